@@ -1,0 +1,93 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+)
+
+// Outcome is what became of one attempt. The four are kept apart everywhere, from the
+// stores to the HTTP client.
+type Outcome int
+
+// The outcomes.
+const (
+	// Applied: durable and visible.
+	Applied Outcome = iota
+	// Refused: the fence or the data said no; nothing happened, ever.
+	Refused
+	// Failed: surely nothing happened; try again.
+	Failed
+	// Unknown: the reply was lost; it may have been applied, or may yet be.
+	Unknown
+)
+
+// String returns "applied", "refused", "failed" or "unknown".
+func (o Outcome) String() string {
+	switch o {
+	case Applied:
+		return "applied"
+	case Refused:
+		return "refused"
+	case Failed:
+		return "failed"
+	}
+	return "unknown"
+}
+
+// ErrFailed matches an error after which surely nothing happened.
+var ErrFailed = errors.New("failed, nothing was written")
+
+// ErrUnknown matches an error after which nobody knows what happened.
+var ErrUnknown = errors.New("outcome unknown, the reply was lost")
+
+// AsFailed marks err as [Failed]; nil stays nil. An error that carries an outcome
+// already keeps it.
+func AsFailed(err error) error { return withOutcome(err, Failed, ErrFailed) }
+
+// AsUnknown marks err as [Unknown]; nil stays nil. An error that carries an outcome
+// already keeps it.
+func AsUnknown(err error) error { return withOutcome(err, Unknown, ErrUnknown) }
+
+func withOutcome(err error, o Outcome, sentinel error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[outcomer](err); ok {
+		return err
+	}
+	return &outcomeError{err: err, outcome: o, sentinel: sentinel}
+}
+
+// OutcomeOf sorts an error of this module into the four outcomes. An error that says
+// nothing of its outcome is [Unknown]: the safe guess.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Applied
+	}
+	if o, ok := errors.AsType[outcomer](err); ok {
+		return o.Outcome()
+	}
+	return Unknown
+}
+
+type outcomer interface {
+	error
+	Outcome() Outcome
+}
+
+type outcomeError struct {
+	err      error
+	outcome  Outcome
+	sentinel error
+}
+
+func (e *outcomeError) Error() string {
+	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) || e.outcome == Unknown {
+		return e.sentinel.Error() + ": " + e.err.Error()
+	}
+	return e.err.Error()
+}
+
+func (e *outcomeError) Unwrap() error        { return e.err }
+func (e *outcomeError) Is(target error) bool { return target == e.sentinel }
+func (e *outcomeError) Outcome() Outcome     { return e.outcome }
