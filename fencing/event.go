@@ -1,6 +1,9 @@
 package fencing
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // EventKind names what happened. The values are part of the wire format.
 type EventKind string
@@ -35,4 +38,24 @@ type Event struct {
 	Reason   string        // why: a refusal's Reason, an eviction's, a failure's text
 	Label    string        // what the holder calls itself
 	Elapsed  time.Duration // how long the attempt took, where it was measured
+}
+
+// Explain makes e tell of a failed attempt: its kind becomes refused, failed or unknown
+// by the error's outcome, and Reason and Highest are filled in. A nil error changes
+// nothing.
+func Explain(e *Event, err error) {
+	switch OutcomeOf(err) {
+	case Applied:
+		return
+	case Refused:
+		e.Kind = EventRefused
+	case Failed:
+		e.Kind = EventFailed
+	case Unknown:
+		e.Kind = EventUnknown
+	}
+	e.Reason = err.Error()
+	if stale, ok := errors.AsType[*StaleError](err); ok {
+		e.Reason, e.Highest = string(stale.Reason), stale.Highest
+	}
 }

@@ -147,6 +147,10 @@ func TestOutcomes(t *testing.T) {
 		{fencing.AsUnknown(fencing.AsFailed(plain)), fencing.Failed},
 		{fmt.Errorf("wrapped: %w", fencing.AsFailed(plain)), fencing.Failed},
 		{fmt.Errorf("wrapped: %w", &fencing.StaleError{}), fencing.Refused},
+		{errors.Join(fencing.AsFailed(plain), fencing.AsUnknown(plain)), fencing.Unknown},
+		{errors.Join(&fencing.StaleError{}, fencing.AsFailed(plain)), fencing.Failed},
+		{fmt.Errorf("%w: %w", plain, fencing.AsFailed(plain)), fencing.Failed},
+		{errors.Join(plain, plain), fencing.Unknown},
 	} {
 		if got := fencing.OutcomeOf(c.err); got != c.want {
 			t.Errorf("OutcomeOf(%v) = %v, want %v", c.err, got, c.want)

@@ -52,27 +52,40 @@ func withOutcome(err error, o Outcome, sentinel error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[outcomer](err); ok {
+	if _, said := said(err); said {
 		return err
 	}
 	return &outcomeError{err: err, outcome: o, sentinel: sentinel}
 }
 
-// OutcomeOf sorts an error of this module into the four outcomes. An error that says
-// nothing of its outcome is [Unknown]: the safe guess.
+// OutcomeOf sorts an error of this module into the four outcomes. Of joined errors the
+// least certain counts. An error that says nothing of its outcome is [Unknown]: the safe
+// guess.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Applied
 	}
-	if o, ok := errors.AsType[outcomer](err); ok {
-		return o.Outcome()
+	if o, said := said(err); said {
+		return o
 	}
 	return Unknown
 }
 
-type outcomer interface {
-	error
-	Outcome() Outcome
+// said returns the least certain outcome that the errors in err's tree carry.
+func said(err error) (o Outcome, ok bool) {
+	switch e := err.(type) {
+	case interface{ Outcome() Outcome }:
+		return e.Outcome(), true
+	case interface{ Unwrap() error }:
+		return said(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, child := range e.Unwrap() {
+			if c, has := said(child); has {
+				o, ok = max(o, c), true
+			}
+		}
+	}
+	return o, ok
 }
 
 type outcomeError struct {

@@ -1,0 +1,203 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+)
+
+// maxRounds bounds how often one Grant asks for a number: the first, and re-issues.
+const maxRounds = 3
+
+// Grant implements [Issuer].
+func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
+	arrived := time.Now()
+	if r.Grant == "" {
+		r.Grant = fencing.NewGrant()
+	}
+	if err := r.Validate(); err != nil {
+		return Granted{}, err
+	}
+	var hold Hold
+	var sent time.Time
+	for round := 1; ; round++ {
+		h, at, err := i.acquire(ctx, r, arrived)
+		lost := fencing.OutcomeOf(err) == fencing.Unknown
+		if lost && round < maxRounds && ctx.Err() == nil {
+			hold = Hold{} // its number may have changed
+			continue      // the same grant again finds the hold, if there is one
+		}
+		if err != nil {
+			return Granted{}, i.giveUp(ctx, r, hold.Token, lost, err)
+		}
+		hold, sent = h, at
+		floor, err := i.settle(ctx, hold)
+		if err == nil && floor == 0 {
+			break
+		}
+		if err == nil && round == maxRounds {
+			err = ErrUnsettled
+		}
+		if err != nil {
+			return Granted{}, i.giveUp(ctx, r, hold.Token, false, err)
+		}
+		r.Floor = floor
+	}
+	if time.Since(sent) >= hold.Remaining {
+		return Granted{}, i.giveUp(ctx, r, hold.Token, false, ErrLost)
+	}
+	if i.o.OnEvent != nil {
+		e := i.event(fencing.EventGranted, hold.Token, arrived, nil)
+		e.Label = r.Label
+		i.emit(e)
+	}
+	return Granted{Token: hold.Token, ExpiresIn: hold.Remaining, Waited: sent.Sub(arrived)}, nil
+}
+
+// settle makes the hold's token the mark of every bound store. Where a store refuses it,
+// settle returns the floor that a new number must exceed; an error means that the grant
+// has failed. A number is raised only by the call that drew it, and only once: a raise
+// that was delayed on its way could else arrive when its store was replaced by a standby
+// that has not seen it, after the client read from the old one. Everything else only
+// confirms that the mark equals the token.
+func (i *LocalIssuer) settle(ctx context.Context, h Hold) (floor int64, err error) {
+	for _, f := range i.fences {
+		if h.Drawn {
+			err = f.Raise(ctx, h.Token)
+		}
+		if !h.Drawn || err != nil && fencing.OutcomeOf(err) == fencing.Unknown && ctx.Err() == nil {
+			err = confirm(ctx, f, h.Token)
+		}
+		stale, ok := errors.AsType[*fencing.StaleError](err)
+		switch {
+		case err == nil:
+		case ok:
+			i.reissue(h, stale)
+			return max(stale.Highest, h.Token.Number), nil
+		default:
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func confirm(ctx context.Context, f fencing.Fence, t fencing.Token) error {
+	m, err := f.Mark(ctx, t.Resource)
+	if err != nil {
+		return err
+	}
+	return m.Current(t)
+}
+
+// reissue reports that a number was not accepted. A number that was just drawn and is not
+// above the store's says that the lock store's counter has gone back.
+func (i *LocalIssuer) reissue(h Hold, stale *fencing.StaleError) {
+	kind := fencing.EventReissued
+	if h.Drawn && (stale.Reason == fencing.Superseded || stale.Reason == fencing.Duplicate) {
+		kind = fencing.EventRegression
+	}
+	i.emit(fencing.Event{
+		Time: time.Now(), Kind: kind, Resource: h.Token.Resource, Number: h.Token.Number,
+		Highest: stale.Highest, Reason: string(stale.Reason),
+	})
+}
+
+// giveUp ends what a failed grant may have left: its hold t, if there was one, in the
+// stores first, so that a raise of it that is still under way is refused when it arrives.
+// It returns cause, joined by what went wrong here. If a reply was lost, the hold's number
+// is unknown and the lock store is asked again with the same grant; should that take the
+// lock afresh, it is freed at once.
+func (i *LocalIssuer) giveUp(ctx context.Context, r Request, t fencing.Token, lost bool, cause error) error {
+	if t.Number == 0 && !lost {
+		return cause
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.o.Cleanup)
+	defer cancel()
+	start := time.Now()
+	if lost {
+		r.Floor = 0
+		hold, err := i.b.TryAcquire(ctx, r)
+		if fencing.OutcomeOf(err) == fencing.Refused {
+			return cause // held by another, or ended: nothing is left
+		}
+		if err != nil {
+			return errors.Join(cause, err)
+		}
+		t = hold.Token
+	}
+	err := i.inStores(ctx, func(ctx context.Context, f fencing.Fence) error { return f.Evict(ctx, t) })
+	_, freeErr := i.b.Release(ctx, t)
+	i.lines.wake(r.Resource)
+	e := i.event(fencing.EventEvicted, t, start, nil)
+	e.Reason = "the grant failed"
+	i.emit(e)
+	return errors.Join(cause, err, freeErr)
+}
+
+// acquire asks the lock store until it grants or r.Wait has passed since arrived. sent is
+// when the call that brought the hold was made.
+func (i *LocalIssuer) acquire(ctx context.Context, r Request, arrived time.Time) (h Hold, sent time.Time, err error) {
+	if r.Wait == 0 {
+		sent = time.Now()
+		h, err = i.b.TryAcquire(ctx, r)
+		return h, sent, err
+	}
+	var over <-chan time.Time // never, for a negative Wait
+	if r.Wait > 0 {
+		timer := time.NewTimer(time.Until(arrived.Add(r.Wait)))
+		defer timer.Stop()
+		over = timer.C
+	}
+	w := i.lines.join(r.Resource)
+	defer i.lines.leave(r.Resource, w)
+	err = &HeldError{Resource: r.Resource}
+	select {
+	case <-w.turn:
+	case <-over:
+		return Hold{}, sent, err
+	case <-ctx.Done():
+		return Hold{}, sent, errors.Join(err, ended(ctx))
+	}
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, i.o.Poll) {
+		sent = time.Now()
+		h, err = i.b.TryAcquire(ctx, r)
+		held, ok := errors.AsType[*HeldError](err)
+		if !ok {
+			return h, sent, err
+		}
+		look := time.NewTimer(untilNextLook(pause, held.Remaining))
+		select {
+		case <-w.wake:
+		case <-look.C:
+		case <-over:
+			look.Stop()
+			return Hold{}, sent, err
+		case <-ctx.Done():
+			look.Stop()
+			return Hold{}, sent, errors.Join(err, ended(ctx))
+		}
+		look.Stop()
+	}
+}
+
+// untilNextLook is the pause, shortened to the holder's remaining time, and jittered so
+// that waiters of several processes do not look in step.
+func untilNextLook(pause, remaining time.Duration) time.Duration {
+	if remaining > 0 {
+		pause = min(pause, remaining+time.Millisecond)
+	}
+	return pause/2 + rand.N(pause/2+1)
+}
+
+// ended says why ctx has ended: both its error and its cause, where they differ. Nothing
+// was sent.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if !errors.Is(cause, err) {
+		err = errors.Join(err, cause)
+	}
+	return fencing.AsFailed(err)
+}

@@ -1,0 +1,214 @@
+// Package memlock is a lock store in memory: for one process that guards its own data,
+// for tests and for the lab.
+//
+// # Guarantees
+//
+// Those of locking.Backend for as long as the process lives. After a restart the numbers
+// begin at 1 again, and the issuer heals them from the stores' marks.
+//
+// # Clocks
+//
+// The process's monotonic clock.
+package memlock
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/locking"
+)
+
+const shards = 64
+
+// Backend is a locking.Backend in memory. It is safe for concurrent use and never blocks:
+// contexts are looked at once, before anything is done.
+type Backend struct {
+	seed   maphash.Seed
+	shards [shards]shard
+}
+
+type shard struct {
+	mu    sync.Mutex // guards locks; nothing blocks under it
+	locks map[string]*lock
+}
+
+// lock is what is remembered of a resource. It stays when its hold has ended: the number
+// must not come again, and the last grant must not take the lock again.
+type lock struct {
+	number  int64
+	grant   string // of the last hold
+	label   string
+	expires time.Time // zero: ended
+}
+
+func (l *lock) held(now time.Time) bool { return l.expires.After(now) }
+
+var _ locking.Backend = (*Backend)(nil)
+
+// New returns an empty backend.
+func New() *Backend {
+	b := &Backend{seed: maphash.MakeSeed()}
+	for i := range b.shards {
+		b.shards[i].locks = map[string]*lock{}
+	}
+	return b
+}
+
+func (b *Backend) shard(resource string) *shard {
+	return &b.shards[maphash.String(b.seed, resource)%shards]
+}
+
+// TryAcquire implements locking.Backend.
+func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return locking.Hold{}, fencing.AsFailed(err)
+	}
+	if err := r.Validate(); err != nil {
+		return locking.Hold{}, err
+	}
+	s := b.shard(r.Resource)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	l, seen := s.locks[r.Resource]
+	if !seen {
+		l = &lock{}
+	}
+	held, mine := l.held(now), l.grant == r.Grant
+	switch {
+	case held && !mine:
+		return locking.Hold{}, &locking.HeldError{
+			Resource: r.Resource, Number: l.number, Label: l.label, Remaining: l.expires.Sub(now),
+		}
+	case !held && mine:
+		return locking.Hold{}, locking.ErrLost
+	case held && l.number > r.Floor:
+		return l.hold(r.Resource, false, now), nil
+	}
+	number := max(l.number, r.Floor) + 1
+	if number > fencing.MaxNumber {
+		return locking.Hold{}, locking.ErrExhausted
+	}
+	l.number = number
+	if !held {
+		l.grant, l.label, l.expires = r.Grant, r.Label, now.Add(r.TTL)
+	}
+	if !seen {
+		s.locks[strings.Clone(r.Resource)] = l
+	}
+	return l.hold(r.Resource, true, now), nil
+}
+
+func (l *lock) hold(resource string, drawn bool, now time.Time) locking.Hold {
+	return locking.Hold{
+		Token:     fencing.Token{Resource: resource, Number: l.number, Grant: l.grant},
+		Drawn:     drawn,
+		Remaining: l.expires.Sub(now),
+	}
+}
+
+// Renew implements locking.Backend.
+func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
+	verdicts := make([]error, len(held))
+	for i, t := range held {
+		verdicts[i] = b.onHold(ctx, t, func(l *lock, now time.Time) {
+			if until := now.Add(ttl); until.After(l.expires) {
+				l.expires = until
+			}
+		})
+	}
+	return verdicts
+}
+
+// Release implements locking.Backend.
+func (b *Backend) Release(ctx context.Context, t fencing.Token) (bool, error) {
+	err := b.onHold(ctx, t, func(l *lock, _ time.Time) { l.expires = time.Time{} })
+	if err == locking.ErrLost {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// onHold runs fn on t's hold, or returns ErrLost if it has ended.
+func (b *Backend) onHold(ctx context.Context, t fencing.Token, fn func(*lock, time.Time)) error {
+	if err := ctx.Err(); err != nil {
+		return fencing.AsFailed(err)
+	}
+	s := b.shard(t.Resource)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	l, seen := s.locks[t.Resource]
+	if !seen || !l.held(now) || l.number != t.Number || l.grant != t.Grant {
+		return locking.ErrLost
+	}
+	fn(l, now)
+	return nil
+}
+
+// Evict implements locking.Backend.
+func (b *Backend) Evict(ctx context.Context, resource string, number int64) error {
+	if err := ctx.Err(); err != nil {
+		return fencing.AsFailed(err)
+	}
+	s := b.shard(resource)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, seen := s.locks[resource]; seen && l.number == number {
+		l.expires = time.Time{}
+	}
+	return nil
+}
+
+// Status implements locking.Backend.
+func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return locking.Status{}, fencing.AsFailed(err)
+	}
+	s := b.shard(resource)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, seen := s.locks[resource]
+	if !seen {
+		return locking.Status{Resource: resource}, nil
+	}
+	return l.status(resource, time.Now()), nil
+}
+
+func (l *lock) status(resource string, now time.Time) locking.Status {
+	st := locking.Status{Resource: resource, Number: l.number, Held: l.held(now)}
+	if st.Held {
+		st.Label, st.Remaining = l.label, l.expires.Sub(now)
+	}
+	return st
+}
+
+// List implements locking.Backend.
+func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]locking.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fencing.AsFailed(err)
+	}
+	var list []locking.Status
+	for i := range b.shards {
+		list = b.shards[i].list(list, prefix, after)
+	}
+	slices.SortFunc(list, func(x, y locking.Status) int { return strings.Compare(x.Resource, y.Resource) })
+	return list[:min(limit, len(list))], nil
+}
+
+func (s *shard) list(list []locking.Status, prefix, after string) []locking.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for name, l := range s.locks {
+		if l.held(now) && strings.HasPrefix(name, prefix) && name > after {
+			list = append(list, l.status(name, now))
+		}
+	}
+	return list
+}

@@ -1,0 +1,49 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fencegate/fencegate/fencing"
+)
+
+// What the data can say no with. All but ErrNotFound come as a [*RefusedError].
+var (
+	ErrNotFound        = errors.New("record not found")
+	ErrVersionMismatch = errors.New("version mismatch")
+	ErrBelowMinimum    = errors.New("below minimum")
+	ErrNotCounter      = errors.New("not a counter")
+	ErrCounterRange    = errors.New("counter out of range")
+)
+
+// RefusedError says that the data refused a commit. Nothing of the commit was applied.
+type RefusedError struct {
+	Op       int    // the index of the operation that was refused
+	Resource string // its record
+	Key      string
+	Reason   error // ErrVersionMismatch, ErrBelowMinimum, ErrNotCounter or ErrCounterRange
+	Have     int64 // the record's version (ErrVersionMismatch), else the counter before
+	Want     int64 // the version required (ErrVersionMismatch), the minimum (ErrBelowMinimum)
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("operation %d on %s/%s refused: ", e.Op, e.Resource, e.Key)
+	switch e.Reason {
+	case ErrVersionMismatch:
+		return s + fmt.Sprintf("the version is %d, not %d", e.Have, e.Want)
+	case ErrBelowMinimum:
+		return s + fmt.Sprintf("the counter is %d and would fall below %d", e.Have, e.Want)
+	case ErrNotCounter:
+		return s + "the value is not an integer in decimal text"
+	case ErrCounterRange:
+		return s + "the sum is outside -9007199254740991..9007199254740991"
+	}
+	return s + e.Reason.Error()
+}
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Reason }
+
+// Outcome is [fencing.Refused].
+func (e *RefusedError) Outcome() fencing.Outcome { return fencing.Refused }
