@@ -9,12 +9,17 @@ import (
 
 // What the data can say no with. All but ErrNotFound come as a [*RefusedError].
 var (
-	ErrNotFound        = errors.New("record not found")
-	ErrVersionMismatch = errors.New("version mismatch")
-	ErrBelowMinimum    = errors.New("below minimum")
-	ErrNotCounter      = errors.New("not a counter")
-	ErrCounterRange    = errors.New("counter out of range")
+	ErrNotFound        error = notFound{}
+	ErrVersionMismatch       = errors.New("version mismatch")
+	ErrBelowMinimum          = errors.New("below minimum")
+	ErrNotCounter            = errors.New("not a counter")
+	ErrCounterRange          = errors.New("counter out of range")
 )
+
+type notFound struct{}
+
+func (notFound) Error() string            { return "record not found" }
+func (notFound) Outcome() fencing.Outcome { return fencing.Refused }
 
 // RefusedError says that the data refused a commit. Nothing of the commit was applied.
 type RefusedError struct {

@@ -1,0 +1,42 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/fencing/fencingtest"
+	"github.com/fencegate/fencegate/storage"
+	"github.com/fencegate/fencegate/storage/memstore"
+	"github.com/fencegate/fencegate/storage/storagetest"
+)
+
+var harness = storagetest.Harness{
+	New: func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
+		b := memstore.New()
+		s, err := storage.New(b, &storage.Options{Mode: mode})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return storagetest.Subject{Store: s, Fence: s, Backend: b}
+	},
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	storagetest.Run(t, harness)
+}
+
+func TestRule(t *testing.T) {
+	t.Parallel()
+	storagetest.RunRule(t, harness, storagetest.Rule{
+		Set: func(_ testing.TB, s storagetest.Subject, resource string, state fencingtest.State) {
+			s.Backend.(*memstore.Backend).SetMark(resource, state.Seen())
+		},
+		Incarnations: true, // memory has none; a retired mark is what one would look like
+	})
+}
+
+func TestDifferential(t *testing.T) {
+	t.Parallel()
+	storagetest.Differential(t, harness)
+}
