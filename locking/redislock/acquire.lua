@@ -4,7 +4,6 @@ local grant, label, ttl, floor = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local h = hold(KEYS[1])
 local counter = redis.call('HMGET', KEYS[2], 'number', 'grant')
 local last = tonumber(counter[1] or '0')
-if h then last = math.max(last, h.number) end
 local number = math.max(last, floor) + 1
 
 if not h then

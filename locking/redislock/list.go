@@ -31,9 +31,12 @@ func parseStatus(resource string, reply []string) (locking.Status, error) {
 		return locking.Status{}, strange(reply[0])
 	}
 	number, left, err := numberAndTime(reply[0], reply[3])
+	if err != nil {
+		return locking.Status{}, err
+	}
 	return locking.Status{
 		Resource: resource, Number: number, Held: reply[1] == "1", Label: reply[2], Remaining: left,
-	}, err
+	}, nil
 }
 
 // List implements locking.Backend. It goes through all keys of the server, and reads the

@@ -134,11 +134,14 @@ func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Ho
 	switch {
 	case reply[0] == "hold" && len(reply) == 4:
 		number, left, err := numberAndTime(reply[1], reply[3])
+		if err != nil {
+			return locking.Hold{}, err
+		}
 		return locking.Hold{
 			Token:     fencing.Token{Resource: r.Resource, Number: number, Grant: r.Grant},
 			Drawn:     reply[2] == "1",
 			Remaining: left,
-		}, err
+		}, nil
 	case reply[0] == "held" && len(reply) == 4:
 		number, left, err := numberAndTime(reply[1], reply[3])
 		if err != nil {
