@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/gateway/wire"
+	"github.com/fencegate/fencegate/locking"
+)
+
+// granting is one Grant under way.
+type granting struct {
+	i     *Issuer
+	r     locking.Request
+	own   bool      // the grant id was made here and may be replaced
+	first time.Time // before anything was sent
+	tries int       // how many more attempts may go wrong
+	pause time.Duration
+	wrong error // what the last attempt that went wrong said
+	left  bool  // the gateway may hold something for r.Grant
+}
+
+// Grant implements [locking.Issuer]. The grant id is chosen before the first sending, so
+// that a repeat after a lost reply gets the same hold. A Floor is the issuer's own
+// affair and is refused.
+func (i *Issuer) Grant(ctx context.Context, r locking.Request) (locking.Granted, error) {
+	g := &granting{i: i, r: r, first: time.Now(), tries: i.c.o.Retries, pause: firstPause}
+	if g.own = r.Grant == ""; g.own {
+		g.r.Grant = fencing.NewGrant()
+	}
+	if err := g.r.Validate(); err != nil {
+		return locking.Granted{}, err
+	}
+	if r.Floor != 0 {
+		return locking.Granted{}, &fencing.InvalidError{What: "floor", Allowed: "0: the gateway finds it out"}
+	}
+	for {
+		wait := g.wait()
+		sent := time.Now()
+		granted, err := i.ask(ctx, g.r, wait)
+		if err == nil {
+			granted.Waited += sent.Sub(g.first)
+			return granted, nil
+		}
+		if again, err := g.after(ctx, err, wait-time.Since(sent)); !again {
+			return locking.Granted{}, err
+		}
+	}
+}
+
+// wait returns how long the next request may wait.
+func (g *granting) wait() time.Duration {
+	most := g.i.c.o.MaxWait
+	if g.r.Wait < 0 {
+		return most
+	}
+	return min(most, max(0, g.r.Wait-time.Since(g.first)))
+}
+
+// after decides what follows an attempt that was not granted; early is by how much it was
+// answered before its wait was over.
+func (g *granting) after(ctx context.Context, err error, early time.Duration) (again bool, _ error) {
+	_, held := errors.AsType[*locking.HeldError](err)
+	switch {
+	case held:
+		g.left = false // another has the lock, so this grant has not
+		if g.r.Wait >= 0 && time.Since(g.first) >= g.r.Wait {
+			return false, err
+		}
+		// A gateway that does not wait as long as it was asked to must not be asked
+		// without pause.
+		if early > firstPause && !sleep(ctx, firstPause) || ctx.Err() != nil {
+			return false, errors.Join(err, ended(ctx))
+		}
+		return true, nil
+	case errors.Is(err, locking.ErrLost) && g.wrong != nil:
+		// An attempt that went wrong has been cleaned up on the gateway's side.
+		if !g.own || g.tries == 0 {
+			return false, err
+		}
+		g.tries--
+		g.r.Grant, g.left = fencing.NewGrant(), false
+		return true, nil
+	case fencing.OutcomeOf(err) == fencing.Refused:
+		return false, err
+	}
+	g.wrong = err
+	g.left = g.left || fencing.OutcomeOf(err) == fencing.Unknown
+	if g.tries > 0 && sleep(ctx, g.pause) {
+		g.tries--
+		g.pause = min(2*g.pause, lastPause)
+		return true, nil
+	}
+	if !g.left {
+		return false, err
+	}
+	if g.i.free(ctx, g.r) && ctx.Err() != nil {
+		return false, ended(ctx)
+	}
+	return false, err
+}
+
+// ask sends one lock request.
+func (i *Issuer) ask(ctx context.Context, r locking.Request, wait time.Duration) (locking.Granted, error) {
+	body := wire.LockRequest{TTL: wire.Span(r.TTL), Label: r.Label, Grant: r.Grant}
+	if wait > 0 {
+		body.Wait = wire.Span(wait)
+	}
+	var m wire.LockReply
+	sent := time.Now()
+	_, err := i.c.once(ctx, call{
+		method: http.MethodPost, path: lockPath(r.Resource), want: http.StatusCreated,
+		body: body, into: &m, wait: wait,
+	})
+	if err != nil {
+		return locking.Granted{}, err
+	}
+	t, err := fencing.ParseToken(r.Resource, m.Token)
+	if err != nil || t.Grant != r.Grant || t.Number != int64(m.Number) || m.ExpiresIn <= 0 || m.Waited < 0 {
+		return locking.Granted{}, fencing.AsUnknown(errors.New("the reply to a lock request does not fit it"))
+	}
+	return locking.Granted{
+		Token:     t,
+		ExpiresIn: time.Duration(m.ExpiresIn),
+		// Nobody waited longer than the request took: a gateway whose clock jumped must
+		// not make a lease last longer.
+		Waited: min(time.Duration(m.Waited), time.Since(sent)),
+	}, nil
+}
+
+// free frees what the grant may have left, and reports whether surely nothing is left.
+// Only the grant id is known: the same request without waiting tells the token, which is
+// then released. Should it take the lock afresh, it is freed at once.
+func (i *Issuer) free(ctx context.Context, r locking.Request) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.c.o.Cleanup)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		granted, err := i.ask(ctx, r, 0)
+		switch fencing.OutcomeOf(err) {
+		case fencing.Applied:
+			_, err := i.Release(ctx, granted.Token)
+			return err == nil
+		case fencing.Refused:
+			return true // held by another, or ended
+		}
+		if !sleep(ctx, pause) {
+			return false
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/locking"
+	"github.com/fencegate/fencegate/storage"
+)
+
+// Store is what the gateway needs of a store; *storage.Store is one.
+type Store interface {
+	Commit(ctx context.Context, c storage.Commit) (storage.Result, error)
+	Get(ctx context.Context, resource, key string) (storage.Record, error)
+	GetFenced(ctx context.Context, t fencing.Token, key string) (storage.Record, error)
+	List(ctx context.Context, resource, prefix, after string, limit int) ([]storage.Record, error)
+	Mark(ctx context.Context, resource string) (fencing.Mark, error)
+	Raise(ctx context.Context, t fencing.Token) error
+	Mode() fencing.Mode
+}
+
+var _ Store = (*storage.Store)(nil)
+
+// Options says what a [Gateway] serves, and its limits. Issuer and Store are required.
+type Options struct {
+	// Issuer grants the locks. Its grants must raise their tokens in Store.
+	Issuer locking.Issuer
+	// Store holds the records.
+	Store Store
+	// MaxValue is the largest raw body of a record in bytes, 1 B to 64 MiB. The store has
+	// a limit of its own. Default: 1 MiB.
+	MaxValue int
+	// MaxBody is the largest JSON body in bytes, 1 KiB to 256 MiB. Values in a commit are
+	// base64, four bytes for three. Default: 8 MiB.
+	MaxBody int
+	// MaxReply is about how many bytes of values one list of records returns; at least one
+	// record always, 1 KiB to 256 MiB. Default: 8 MiB.
+	MaxReply int
+	// MaxWait is the longest wait for a lock that a request may ask for, 1 ms to 1 h.
+	// Default: 60 s.
+	MaxWait time.Duration
+	// Timeout bounds what a request does apart from waiting for a lock, 10 ms to 10 min.
+	// Default: 30 s.
+	Timeout time.Duration
+	// Cleanup bounds the giving back of a grant that could not be delivered, 10 ms to
+	// 1 min. Default: 5 s.
+	Cleanup time.Duration
+	// OnEvent is told what the gateway alone sees: grants that could not be delivered
+	// (fencing.EventLost). Issuer and store have hooks of their own. Default: nobody.
+	OnEvent func(fencing.Event)
+	// Logger gets the whole text of the errors that clients see only as 5xx. Default:
+	// nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o *Options) complete() error {
+	if o.Issuer == nil {
+		return &fencing.InvalidError{What: "Issuer", Allowed: "one, not nil"}
+	}
+	if o.Store == nil {
+		return &fencing.InvalidError{What: "Store", Allowed: "one, not nil"}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, n := range []struct {
+		what             string
+		v                *int
+		def, least, most int
+		allowed          string
+	}{
+		{"MaxValue", &o.MaxValue, 1 << 20, 1, 64 << 20, "1 byte to 64 MiB"},
+		{"MaxBody", &o.MaxBody, 8 << 20, 1 << 10, 256 << 20, "1 KiB to 256 MiB"},
+		{"MaxReply", &o.MaxReply, 8 << 20, 1 << 10, 256 << 20, "1 KiB to 256 MiB"},
+	} {
+		if *n.v == 0 {
+			*n.v = n.def
+		}
+		if *n.v < n.least || *n.v > n.most {
+			return &fencing.InvalidError{What: n.what, Allowed: n.allowed}
+		}
+	}
+	for _, d := range []struct {
+		what             string
+		v                *time.Duration
+		def, least, most time.Duration
+	}{
+		{"MaxWait", &o.MaxWait, time.Minute, time.Millisecond, time.Hour},
+		{"Timeout", &o.Timeout, 30 * time.Second, 10 * time.Millisecond, 10 * time.Minute},
+		{"Cleanup", &o.Cleanup, 5 * time.Second, 10 * time.Millisecond, time.Minute},
+	} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+		if *d.v < d.least || *d.v > d.most {
+			return &fencing.InvalidError{What: d.what, Got: d.v.String(), Allowed: d.least.String() + " to " + d.most.String()}
+		}
+	}
+	return nil
+}
