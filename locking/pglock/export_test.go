@@ -1,0 +1,7 @@
+package pglock
+
+// The classification of errors, for its table.
+var (
+	Before    = before
+	Committed = committed
+)

@@ -1,0 +1,24 @@
+package pglock
+
+import _ "embed"
+
+var (
+	//go:embed sql/settings.sql
+	settingsSQL string
+	//go:embed sql/acquire.sql
+	acquireSQL string
+	//go:embed sql/renew.sql
+	renewSQL string
+	//go:embed sql/release.sql
+	releaseSQL string
+	//go:embed sql/evict.sql
+	evictSQL string
+	//go:embed sql/status.sql
+	statusSQL string
+	//go:embed sql/list.sql
+	listSQL string
+	//go:embed sql/server.sql
+	serverSQL string
+	//go:embed sql/version.sql
+	versionSQL string
+)

@@ -1,0 +1,149 @@
+package pgstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/migrations"
+	"github.com/fencegate/fencegate/storage"
+	"github.com/fencegate/fencegate/storage/pgstore"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// migrate brings a database to the newest schema.
+func migrate(url string) error {
+	ctx := context.Background()
+	m, err := migrations.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	_, err = m.Up(ctx)
+	return err
+}
+
+// newDatabase returns the URL of a migrated database of the shared server.
+func newDatabase(tb testing.TB) string {
+	tb.Helper()
+	return testenv.SharedPostgres(tb).NewDatabaseFrom(tb, "fencegate", migrate)
+}
+
+// open returns a pool of up to 20 connections; change may alter its configuration.
+func open(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	tb.Helper()
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.MaxConns = 20
+	for _, f := range change {
+		f(c)
+	}
+	pool, err := pgxpool.NewWithConfig(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// as makes the pool work as a role, as one that logged in with it.
+func as(role string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }
+}
+
+func backend(tb testing.TB, pool *pgxpool.Pool, o *pgstore.Options) *pgstore.Backend {
+	tb.Helper()
+	b, err := pgstore.New(tb.Context(), pool, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// fresh returns a backend in a database of its own, with the gateway's rights only.
+func fresh(tb testing.TB) (*pgstore.Backend, *pgxpool.Pool) {
+	tb.Helper()
+	pool := open(tb, newDatabase(tb), as("fencegate_gateway"))
+	return backend(tb, pool, nil), pool
+}
+
+func token(resource string, n int64) fencing.Token {
+	return fencing.Token{Resource: resource, Number: n, Grant: fencing.NewGrant()}
+}
+
+func raise(tb testing.TB, b fencing.Fence, resource string, n int64) fencing.Token {
+	tb.Helper()
+	t := token(resource, n)
+	if err := b.Raise(tb.Context(), t); err != nil {
+		tb.Fatalf("raise %v: %v", t, err)
+	}
+	return t
+}
+
+func put(ctx context.Context, b storage.Backend, t fencing.Token, key, value string) error {
+	return b.Apply(ctx, []storage.Commit{{
+		Tokens: []fencing.Token{t},
+		Ops:    []storage.Op{storage.Put(t.Resource, key, []byte(value))},
+	}})[0].Err
+}
+
+func get(tb testing.TB, b storage.Backend, resource, key string) string {
+	tb.Helper()
+	rec, err := b.Get(tb.Context(), resource, key)
+	if err == storage.ErrNotFound {
+		return "(none)"
+	}
+	if err != nil {
+		tb.Fatalf("get %s/%s: %v", resource, key, err)
+	}
+	return string(rec.Value)
+}
+
+func wantStale(tb testing.TB, err error, reason fencing.Reason) {
+	tb.Helper()
+	if got, ok := asStale(err); !ok || got.Reason != reason {
+		tb.Errorf("got %v, want a *StaleError because of %q", err, reason)
+	}
+}
+
+func wantOutcome(tb testing.TB, err error, want fencing.Outcome) {
+	tb.Helper()
+	if got := fencing.OutcomeOf(err); got != want {
+		tb.Errorf("got outcome %v (%v), want %v", got, err, want)
+	}
+}
+
+// blocked waits until n sessions of the database wait for a lock.
+func blocked(tb testing.TB, pool *pgxpool.Pool, n int) {
+	tb.Helper()
+	// On a connection of its own: the pool may be used up by those that wait.
+	conn, err := pgx.ConnectConfig(tb.Context(), pool.Config().ConnConfig)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(tb.Context()))
+	testenv.Eventually(tb, 10*time.Second, "sessions wait for a lock", func() bool {
+		var got int
+		err := conn.QueryRow(tb.Context(),
+			"select count(distinct pid) from pg_locks where not granted and pid in (select pid from pg_stat_activity where datname = current_database())").Scan(&got)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return got >= n
+	})
+}
+
+// freshOwner is fresh with the rights of the database's owner.
+func freshOwner(tb testing.TB) (*pgstore.Backend, *pgxpool.Pool) {
+	tb.Helper()
+	pool := open(tb, newDatabase(tb))
+	return backend(tb, pool, nil), pool
+}

@@ -1,0 +1,178 @@
+// Package pgstore is a storage backend on PostgreSQL, and the fence in front of your own
+// tables in the same database ([Backend.Update]).
+//
+// # Guarantees
+//
+// Those of package storage, as long as the server keeps what it acknowledged.
+//
+//   - The check locks the row of the mark (FOR NO KEY UPDATE) and holds it until the
+//     commit ends: one fenced transaction per resource at a time, and a raise waits for
+//     those that are in flight. What the commit is judged by is read after that wait.
+//   - Every fenced transaction runs at READ COMMITTED and with synchronous_commit on,
+//     whatever the role or the database has as a default.
+//   - A mark is of one run of one server (its start and its timeline): after a restart or
+//     a failover, every token that was granted before is refused.
+//
+// # What is not guaranteed
+//
+// A server that lies about durability (fsync=off, a disk that forgets) loses what it
+// acknowledged; [Backend.Warnings] tells of the settings. A dump that is loaded into a running
+// database, or a row edited by hand, shows no new incarnation: evict all marks then.
+// Whoever may log in as the owner of the schema is not fenced. A transaction that stays
+// busy or idle holds raises of its resource off; idle ones end after Options.MaxIdle.
+//
+// # Clocks
+//
+// None decides. Timeouts are the server's and the context's.
+//
+// # Errors
+//
+// Those of package storage. Everything that happened before COMMIT was sent is failed:
+// deadlocks and serialization failures that did not go away, no connection, a refused
+// one, a context that ended. When the answer to COMMIT is lost, the outcome is unknown,
+// also when the context ended then. With synchronous standbys, a COMMIT that came back
+// before its standby had it is unknown too; for that the pool must have been made from a
+// configuration that [Configure] prepared. [ErrSchema] and [ErrStandby] come from [New].
+//
+// # Round trips
+//
+// With statements prepared, which pgx does by itself: a commit takes two (begin, lock and
+// read; write and commit), Update two beside its own statements, all else one.
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/storage"
+)
+
+// schemaVersion is the oldest version of the schema that has all that this package uses.
+const schemaVersion = 2
+
+// Options tunes a [Backend]. Nil and the zero value mean the defaults.
+type Options struct {
+	// RaiseTimeout is how long a raise, a retirement or an eviction waits for the fenced
+	// transactions in flight when its context has no deadline, in whole milliseconds.
+	// Default: 10 s.
+	RaiseTimeout time.Duration
+	// MaxIdle is how long a fenced transaction may sit idle between two statements before
+	// the server ends it, in whole milliseconds: a client that stopped in the middle must
+	// not keep raises out for ever. Default: 5 s.
+	MaxIdle time.Duration
+}
+
+// The errors of [New].
+var (
+	// ErrSchema says that the database lacks the schema, or has an older one.
+	ErrSchema = errors.New("the fencegate schema is missing or too old: run fencegate migrate up --database ...")
+	// ErrStandby says that the server is a standby, which can store nothing.
+	ErrStandby = errors.New("the server is a standby")
+)
+
+// Backend is a storage.Backend in a PostgreSQL database. It is safe for concurrent use,
+// starts no goroutine, and leaves the pool to whoever opened it.
+type Backend struct {
+	pool    *pgxpool.Pool
+	o       Options
+	maxIdle string // MaxIdle for the server
+}
+
+var _ storage.Backend = (*Backend)(nil)
+
+// New returns a backend on a pool, after a look at the database: [ErrStandby], or
+// [ErrSchema] if "fencegate migrate up" has not been run. The role of the pool needs what
+// the role fencegate_gateway has. A pool whose default is the simple protocol is refused:
+// it would put grant ids, which are secrets, into the text of statements.
+func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) {
+	if pool == nil {
+		return nil, &fencing.InvalidError{What: "pool", Allowed: "one, not nil"}
+	}
+	opt := Options{}
+	if o != nil {
+		opt = *o
+	}
+	if opt.RaiseTimeout == 0 {
+		opt.RaiseTimeout = 10 * time.Second
+	}
+	if opt.MaxIdle == 0 {
+		opt.MaxIdle = 5 * time.Second
+	}
+	for what, d := range map[string]time.Duration{"RaiseTimeout": opt.RaiseTimeout, "MaxIdle": opt.MaxIdle} {
+		if d < time.Millisecond || d > 24*time.Hour || d%time.Millisecond != 0 {
+			return nil, &fencing.InvalidError{What: what, Got: d.String(), Allowed: "1ms to 24h, in whole milliseconds"}
+		}
+	}
+	if pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		return nil, &fencing.InvalidError{
+			What: "DefaultQueryExecMode of the pool", Got: "simple protocol",
+			Allowed: "any mode with bind parameters (behind a transaction pooler: exec)",
+		}
+	}
+	if err := check(ctx, pool); err != nil {
+		return nil, err
+	}
+	return &Backend{pool: pool, o: opt, maxIdle: milliseconds(opt.MaxIdle)}, nil
+}
+
+func check(ctx context.Context, pool *pgxpool.Pool) error {
+	var standby, schema bool
+	if err := pool.QueryRow(ctx, serverSQL).Scan(&standby, &schema); err != nil {
+		return fencing.AsFailed(fmt.Errorf("look at the database: %w", err))
+	}
+	if standby {
+		return ErrStandby
+	}
+	if !schema {
+		return fmt.Errorf("the database %s has no schema fencegate: %w", pool.Config().ConnConfig.Database, ErrSchema)
+	}
+	var version int
+	if err := pool.QueryRow(ctx, versionSQL).Scan(&version); err != nil {
+		return fencing.AsFailed(fmt.Errorf("look at the schema: %w", err))
+	}
+	if version < schemaVersion {
+		return fmt.Errorf("the database %s has version %d of the schema, want %d: %w",
+			pool.Config().ConnConfig.Database, version, schemaVersion, ErrSchema)
+	}
+	return nil
+}
+
+// Warnings tells, in words, which settings of the server or of this pool's role weaken
+// what package storage promises; none is good.
+func (b *Backend) Warnings(ctx context.Context) ([]string, error) {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fencing.AsFailed(err)
+	}
+	defer conn.Release()
+	var fsync, fullPages, commit, standbys string
+	if err := conn.QueryRow(ctx, durabilitySQL).Scan(&fsync, &fullPages, &commit, &standbys); err != nil {
+		return nil, fencing.AsFailed(err)
+	}
+	var list []string
+	if fsync == "off" {
+		list = append(list, "fsync is off: a crash of the machine loses acknowledged writes, and can destroy the database")
+	}
+	if fullPages == "off" {
+		list = append(list, "full_page_writes is off: a crash of the machine can destroy the database")
+	}
+	if commit == "off" || commit == "local" {
+		list = append(list, "synchronous_commit is "+commit+": fenced transactions switch it on, but whatever else writes to this database can lose what was acknowledged")
+	}
+	if standbys != "" && !configured(conn.Conn()) {
+		list = append(list, "there are synchronous standbys, and the pool was not prepared with pgstore.Configure: a commit that came back before its standby had it counts as applied")
+	}
+	return list, nil
+}
+
+// milliseconds writes a duration as the server reads it; what is left of one counts whole.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(max(1, int64(d/time.Millisecond)), 10) + "ms"
+}

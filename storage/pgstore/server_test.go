@@ -1,0 +1,254 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/storage"
+	"github.com/fencegate/fencegate/storage/pgstore"
+)
+
+// start returns a private server with a migrated database.
+func start(tb testing.TB, o *testenv.PostgresOptions) (server *testenv.Postgres, url string) {
+	tb.Helper()
+	server = testenv.StartPostgres(tb, o)
+	url = server.NewDatabase(tb)
+	if err := migrate(url); err != nil {
+		tb.Fatal(err)
+	}
+	return server, url
+}
+
+func answers(tb testing.TB, b fencing.Fence) {
+	tb.Helper()
+	testenv.Eventually(tb, 20*time.Second, "the server answers", func() bool {
+		_, err := b.Mark(tb.Context(), "r")
+		return err == nil
+	})
+}
+
+// wantEnded asks every operation whether a token of an earlier incarnation is over.
+func wantEnded(tb testing.TB, b *pgstore.Backend, t fencing.Token) {
+	tb.Helper()
+	_, err := b.GetFenced(tb.Context(), t, "k")
+	wantStale(tb, err, fencing.Retired)
+	wantStale(tb, put(tb.Context(), b, t, "k", "stale"), fencing.Retired)
+	wantStale(tb, b.Raise(tb.Context(), t), fencing.Retired)
+	wantStale(tb, b.Update(tb.Context(), func(pgx.Tx) error { tb.Error("fn was called"); return nil }, t), fencing.Retired)
+	if err := b.Retire(tb.Context(), t); err != nil {
+		tb.Errorf("retire: %v", err)
+	}
+	if m, err := b.Mark(tb.Context(), t.Resource); err != nil || m.Number != t.Number || !m.Retired {
+		tb.Errorf("got the mark %v, %v, want %d (retired)", m, err, t.Number)
+	}
+}
+
+// TestRestart: a restart, clean or not, ends every token, and keeps numbers and data.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server, url := start(t, nil)
+	b := backend(t, open(t, url), nil)
+	tok := raise(t, b, "r", 33)
+	if err := put(t.Context(), b, tok, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	answers(t, b)
+	wantEnded(t, b, tok)
+	if got := get(t, b, "r", "k"); got != "v" {
+		t.Errorf("got %s, want v", got)
+	}
+	wantStale(t, b.Raise(t.Context(), token("r", 32)), fencing.Superseded)
+	if err := put(t.Context(), b, raise(t, b, "r", 34), "k", "w"); err != nil {
+		t.Errorf("a new token: %v", err)
+	}
+}
+
+// TestPromotion: a standby serves nothing, and when it takes over, the timeline ends every
+// token, although its own start is older than they are.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	primary, url := start(t, nil)
+	standby := testenv.StartPostgres(t, &testenv.PostgresOptions{StandbyOf: primary})
+	first := open(t, url)
+	there := open(t, strings.Replace(url, primary.Addr(), standby.Addr(), 1))
+	if _, err := pgstore.New(t.Context(), there, nil); !errors.Is(err, pgstore.ErrStandby) {
+		t.Errorf("New on a standby: got %v, want ErrStandby", err)
+	}
+	// A pool that follows the primary by a list of hosts comes to the standby by itself.
+	host, port, _ := strings.Cut(standby.Addr(), ":")
+	n, _ := strconv.Atoi(port)
+	var mu sync.Mutex
+	over := false
+	moving := open(t, url, func(c *pgxpool.Config) {
+		c.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if over {
+				cc.Host, cc.Port = host, uint16(n)
+			}
+			return nil
+		}
+	})
+	b := backend(t, moving, nil)
+	tok := raise(t, backend(t, first, nil), "r", 33)
+	if err := put(t.Context(), b, tok, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, 20*time.Second, "the standby has the write", func() bool {
+		var value []byte
+		err := there.QueryRow(t.Context(), "select value from fencegate.records").Scan(&value)
+		return err == nil && string(value) == "v"
+	})
+	mu.Lock()
+	over = true
+	mu.Unlock()
+	moving.Reset()
+	_, fenced := b.GetFenced(t.Context(), tok, "k")
+	_, plain := b.Get(t.Context(), "r", "k")
+	_, absent := b.Get(t.Context(), "r", "none")
+	_, listed := b.List(t.Context(), "r", "", "", 10)
+	_, mark := b.Mark(t.Context(), "r")
+	for what, err := range map[string]error{
+		"fenced read": fenced, "get": plain, "get of nothing": absent, "list": listed, "mark": mark,
+		"commit": put(t.Context(), b, tok, "k", "x"), "raise": b.Raise(t.Context(), token("r", 34)),
+	} {
+		if fencing.OutcomeOf(err) != fencing.Failed {
+			t.Errorf("%s on a standby: got %v, want failed", what, err)
+		}
+	}
+	primary.Kill()
+	if _, err := there.Exec(t.Context(), "select pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	answers(t, b)
+	wantEnded(t, b, tok)
+	if got := get(t, b, "r", "k"); got != "v" {
+		t.Errorf("got %s, want v", got)
+	}
+}
+
+// TestKill kills the server in the middle of commits, again and again. What was applied is
+// there, what failed or was refused is not.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	server, url := start(t, nil)
+	b := backend(t, open(t, url), nil)
+	var mu sync.Mutex
+	applied, unknown := 0, 0
+	for round := range int64(3) {
+		tok := raise(t, b, "r", round+1)
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		first := make(chan struct{})
+		var once sync.Once
+		for range 8 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					err := b.Apply(t.Context(), []storage.Commit{{
+						Tokens: []fencing.Token{tok}, Ops: []storage.Op{storage.Add("r", "n", 1, 0)},
+					}})[0].Err
+					mu.Lock()
+					switch fencing.OutcomeOf(err) {
+					case fencing.Applied:
+						applied++
+						once.Do(func() { close(first) })
+					case fencing.Unknown:
+						unknown++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		<-first
+		server.Kill()
+		server.Restart()
+		close(stop)
+		wg.Wait()
+		answers(t, b)
+		got, err := strconv.Atoi(get(t, b, "r", "n"))
+		if err != nil || got < applied || got > applied+unknown {
+			t.Fatalf("round %d: counted %d, %v, want %d that were applied, and up to %d that are unknown", round, got, err, applied, unknown)
+		}
+	}
+	t.Logf("%d applied, %d unknown", applied, unknown)
+}
+
+// TestStandbyWarning: COMMIT comes back with success and a warning when the wait for the
+// synchronous standby is cancelled. That is unknown, and without Configure it cannot be seen.
+func TestStandbyWarning(t *testing.T) {
+	t.Parallel()
+	server, url := start(t, nil)
+	pool := open(t, url, pgstore.Configure)
+	b := backend(t, pool, nil)
+	tok := raise(t, b, "r", 1)
+	admin, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.WithoutCancel(t.Context()))
+	for _, sql := range []string{"alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()"} {
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.Exec(t.Context(), "set synchronous_commit = local"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // what comes after the test must not wait
+		for _, sql := range []string{"alter system reset synchronous_standby_names", "select pg_reload_conf()"} {
+			if _, err := admin.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for name, call := range map[string]func() error{
+		"commit": func() error { return put(t.Context(), b, tok, "k", "v") },
+		"update": func() error {
+			return b.Update(t.Context(), func(tx pgx.Tx) error { return write(t.Context(), tx, "v") }, tok)
+		},
+		"raise": func() error { return b.Raise(t.Context(), token("other", 1)) },
+	} {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "set synchronous_commit = local; delete from fencegate.records"); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- call() }()
+		testenv.Eventually(t, 20*time.Second, name+" waits for the standby", func() bool {
+			var n int
+			err := admin.QueryRow(t.Context(), "select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'SyncRep'").Scan(&n)
+			return err == nil && n > 0
+		})
+		err = <-result
+		if fencing.OutcomeOf(err) != fencing.Unknown {
+			t.Errorf("%s: got %v, want unknown", name, err)
+		}
+	}
+	if list, err := b.Warnings(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("warnings: %v, %v, want none", list, err)
+	}
+	plain := backend(t, open(t, url), nil)
+	if list, err := plain.Warnings(t.Context()); err != nil || len(list) != 1 || !strings.Contains(list[0], "Configure") {
+		t.Errorf("warnings without Configure: %v, %v, want one about it", list, err)
+	}
+}
