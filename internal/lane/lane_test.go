@@ -1,0 +1,223 @@
+package lane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/lane"
+)
+
+type result struct {
+	value int
+	err   error
+}
+
+func gone(err error) result { return result{err: err} }
+
+// gate is a Run that waits before take, and again before it answers, until it is let go.
+type gate struct {
+	begin, end chan struct{}
+	mu         sync.Mutex
+	batches    [][]int
+}
+
+func newGate() *gate { return &gate{begin: make(chan struct{}), end: make(chan struct{})} }
+
+func (g *gate) run(take func() []int) []result {
+	<-g.begin
+	batch := take()
+	<-g.end
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.batches = append(g.batches, batch)
+	out := make([]result, len(batch))
+	for i, v := range batch {
+		out[i] = result{value: v * 10}
+	}
+	return out
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		l := lane.New(3, g.run, gone)
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				if got := l.Do(t.Context(), i); got[0] != (result{value: i * 10}) {
+					t.Errorf("Do(%d) = %v", i, got)
+				}
+			})
+			synctest.Wait() // so that they come in order
+		}
+		for range 2 {
+			g.begin <- struct{}{}
+			g.end <- struct{}{}
+		}
+		wg.Wait()
+		if got, want := fmt.Sprint(g.batches), "[[0 1 2] [3 4]]"; got != want {
+			t.Errorf("batches = %s, want %s", got, want)
+		}
+		l.Close() // and the bubble ends only when no goroutine is left
+	})
+}
+
+func TestSeveralValuesOfOneCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		close(g.begin)
+		close(g.end)
+		l := lane.New(2, g.run, gone)
+		got := l.Do(t.Context(), 1, 2, 3)
+		if want := []result{{value: 10}, {value: 20}, {value: 30}}; !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if got := l.Do(t.Context()); len(got) != 0 {
+			t.Errorf("nothing in, %v out", got)
+		}
+	})
+}
+
+func TestContextEndsInLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		l := lane.New(10, g.run, gone)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			got := l.Do(ctx, 1, 2)
+			for _, r := range got {
+				if !errors.Is(r.err, fencing.ErrFailed) || !errors.Is(r.err, context.Canceled) {
+					t.Errorf("withdrawn: %v, want failed", r.err)
+				}
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if got := l.Do(t.Context(), 3); got[0] != (result{value: 30}) {
+				t.Errorf("the other one: %v", got)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		g.begin <- struct{}{}
+		g.end <- struct{}{}
+		wg.Wait()
+		if got, want := fmt.Sprint(g.batches), "[[3]]"; got != want {
+			t.Errorf("batches = %s, want %s: what failed must never be taken", got, want)
+		}
+	})
+}
+
+func TestContextEndsInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		l := lane.New(10, g.run, gone)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if r := l.Do(ctx, 1)[0]; !errors.Is(r.err, fencing.ErrUnknown) || errors.Is(r.err, fencing.ErrFailed) {
+				t.Errorf("in flight: %v, want unknown", r.err)
+			}
+		})
+		synctest.Wait()
+		g.begin <- struct{}{}
+		synctest.Wait()
+		cancel()
+		wg.Wait() // before the batch has ended
+		g.end <- struct{}{}
+	})
+}
+
+func TestEverybodyLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		l := lane.New(10, g.run, gone)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { l.Do(ctx, 1) })
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		g.begin <- struct{}{}
+		g.end <- struct{}{}
+		l.Close()
+		if got := fmt.Sprint(g.batches); got != "[[]]" {
+			t.Errorf("batches = %s, want one empty", got)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		l := lane.New(1, g.run, gone)
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				if r := l.Do(t.Context(), i)[0]; r.err != nil {
+					t.Errorf("in line before Close: %v", r.err)
+				}
+			})
+		}
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() { l.Close(); close(closed) }()
+		synctest.Wait()
+		if r := l.Do(t.Context(), 9)[0]; !errors.Is(r.err, lane.ErrClosed) || !errors.Is(r.err, fencing.ErrFailed) {
+			t.Errorf("after Close: %v, want ErrClosed, failed", r.err)
+		}
+		for range 3 {
+			select {
+			case <-closed:
+				t.Error("Close returned before those in line were answered")
+			default:
+			}
+			g.begin <- struct{}{}
+			g.end <- struct{}{}
+			synctest.Wait()
+		}
+		wg.Wait()
+		<-closed
+	})
+}
+
+// TestMany is for the race detector: every item is answered once, with its own result.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	l := lane.New(16, func(take func() []int) []result {
+		var out []result
+		for _, v := range take() {
+			out = append(out, result{value: v * 10})
+		}
+		return out
+	}, gone)
+	var wg sync.WaitGroup
+	for i := range 2000 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%3 == 0 {
+				go cancel()
+			}
+			defer cancel()
+			if r := l.Do(ctx, i)[0]; r.err == nil && r.value != i*10 {
+				t.Errorf("Do(%d) = %d", i, r.value)
+			}
+		})
+	}
+	wg.Wait()
+	l.Close()
+}

@@ -1,0 +1,7 @@
+-- Returns key, value and version of up to ?5 records of the resource ?1, sorted by key as
+-- bytes: keys after ?2, from ?3 and below ?4.
+SELECT key, value, version
+FROM fencegate_records
+WHERE resource = ?1 AND key > ?2 AND key >= ?3 AND key < ?4
+ORDER BY key
+LIMIT ?5
