@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/locking"
+	"github.com/fencegate/fencegate/locking/memlock"
+	"github.com/fencegate/fencegate/locking/pglock"
+	"github.com/fencegate/fencegate/locking/redislock"
+	"github.com/fencegate/fencegate/storage"
+	"github.com/fencegate/fencegate/storage/memstore"
+	"github.com/fencegate/fencegate/storage/pgstore"
+	"github.com/fencegate/fencegate/storage/redisstore"
+	"github.com/fencegate/fencegate/storage/sqlitestore"
+)
+
+// backendFlags choose the lock and the store.
+type backendFlags struct {
+	Lock        string `enum:"memory,redis,postgres" default:"memory" env:"FENCEGATE_LOCK" help:"Where the lock is: ${enum}."`
+	Store       string `enum:"sqlite,memory,redis,postgres" default:"sqlite" env:"FENCEGATE_STORE" help:"Where the data is: ${enum}."`
+	RedisURL    string `placeholder:"URL" env:"FENCEGATE_REDIS_URL" help:"redis://HOST:PORT/DB, for --lock redis and --store redis."`
+	PostgresURL string `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --lock postgres and --store postgres; see fencegate migrate."`
+	SqlitePath  string `placeholder:"FILE" env:"FENCEGATE_SQLITE_PATH" help:"The file of --store sqlite. Default: a temporary one, removed at the end."`
+}
+
+// opened is a lock and a store, and how to close what was opened for them.
+type opened struct {
+	lock    locking.Backend
+	store   storage.Backend
+	closers []func() error
+}
+
+func (o *opened) close() error {
+	var err error
+	for i := len(o.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, o.closers[i]())
+	}
+	return err
+}
+
+// open turns the flags into backends. After an error nothing is open.
+func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
+	o := &opened{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.close())
+		}
+	}()
+	var client *redis.Client
+	if f.Lock == "redis" || f.Store == "redis" {
+		if client, err = f.redis(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	var pool *pgxpool.Pool
+	if f.Lock == "postgres" || f.Store == "postgres" {
+		if pool, err = f.postgres(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	switch f.Lock {
+	case "memory":
+		o.lock = memlock.New()
+	case "redis":
+		o.lock, err = redislock.New(client, nil)
+	case "postgres":
+		o.lock, err = pglock.New(ctx, pool, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--lock %s: %w", f.Lock, opening(err))
+	}
+	switch f.Store {
+	case "memory":
+		o.store = memstore.New()
+	case "redis":
+		o.store, err = redisstore.New(ctx, client, nil)
+	case "postgres":
+		o.store, err = pgstore.New(ctx, pool, nil)
+	case "sqlite":
+		o.store, err = f.sqlite(ctx, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--store %s: %w", f.Store, opening(err))
+	}
+	return o, nil
+}
+
+// opening gives an error of a backend's New its exit status.
+func opening(err error) error {
+	if errors.Is(err, fencing.ErrFailed) {
+		return unavailableError{err}
+	}
+	return err
+}
+
+func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, error) {
+	if f.RedisURL == "" {
+		return nil, usageError{errors.New("--redis-url is needed for --lock redis and --store redis")}
+	}
+	opt, err := redis.ParseURL(f.RedisURL)
+	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the URL, which may hold a password
+		}
+		return nil, usageError{fmt.Errorf("--redis-url: %w", err)}
+	}
+	opt.MaxRetries = -1 // a raise must not be sent twice
+	opt.DialerRetries = 1
+	opt.ContextTimeoutEnabled = true
+	redis.SetLogger(silent{})
+	client := redis.NewClient(opt)
+	o.closers = append(o.closers, client.Close)
+	if err := client.Ping(ctx).Err(); err != nil {
+		return nil, unavailableError{fmt.Errorf("the Redis at %s does not answer: %w", opt.Addr, err)}
+	}
+	return client, nil
+}
+
+// silent keeps go-redis from logging every failed dial: the error says it.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func (f backendFlags) postgres(ctx context.Context, o *opened) (*pgxpool.Pool, error) {
+	if f.PostgresURL == "" {
+		return nil, usageError{errors.New("--postgres-url is needed for --lock postgres and --store postgres")}
+	}
+	cfg, err := pgxpool.ParseConfig(f.PostgresURL)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--postgres-url: %w", err)}
+	}
+	pgstore.Configure(cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	o.closers = append(o.closers, func() error { pool.Close(); return nil })
+	if err := pool.Ping(ctx); err != nil {
+		err = fmt.Errorf("the Postgres at %s:%d: %w", cfg.ConnConfig.Host, cfg.ConnConfig.Port, err)
+		if _, answered := errors.AsType[*pgconn.PgError](err); answered {
+			return nil, err
+		}
+		return nil, unavailableError{err}
+	}
+	return pool, nil
+}
+
+func (f backendFlags) sqlite(ctx context.Context, o *opened) (storage.Backend, error) {
+	path := f.SqlitePath
+	if path == "" {
+		dir, err := os.MkdirTemp("", "fencegate-")
+		if err != nil {
+			return nil, err
+		}
+		o.closers = append(o.closers, func() error { return os.RemoveAll(dir) })
+		path = filepath.Join(dir, "coupons.db")
+	}
+	b, err := sqlitestore.Open(ctx, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	o.closers = append(o.closers, b.Close)
+	return b, nil
+}
