@@ -23,17 +23,19 @@ func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
 	}
 	var hold Hold
 	var sent time.Time
+	lost := false // the last answer was lost: there may be a hold, of whatever number
 	for round := 1; ; round++ {
 		h, at, err := i.acquire(ctx, r, arrived)
-		lost := fencing.OutcomeOf(err) == fencing.Unknown
-		if lost && round < maxRounds && ctx.Err() == nil {
-			hold = Hold{} // its number may have changed
-			continue      // the same grant again finds the hold, if there is one
+		if fencing.OutcomeOf(err) == fencing.Unknown {
+			lost = true
+			if round < maxRounds && ctx.Err() == nil {
+				continue // the same grant again finds the hold, if there is one
+			}
 		}
 		if err != nil {
 			return Granted{}, i.giveUp(ctx, r, hold.Token, lost, err)
 		}
-		hold, sent = h, at
+		hold, sent, lost = h, at, false
 		floor, err := i.settle(ctx, hold)
 		if err == nil && floor == 0 {
 			break

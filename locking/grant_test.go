@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -195,6 +196,32 @@ func TestLockStoreFails(t *testing.T) {
 	d.wantFree()
 }
 
+func TestLockStoreFailsAfterALostReply(t *testing.T) {
+	t.Parallel()
+	for _, faults := range [][]lockingtest.Fault{
+		{lockingtest.LoseReply, lockingtest.FailBefore},
+		{lockingtest.LoseReply, lockingtest.LoseReply, lockingtest.FailBefore},
+	} {
+		d := newDesk(t)
+		d.lock.On("TryAcquire", faults...)
+		if _, err := d.i.Grant(t.Context(), request()); err == nil {
+			t.Fatal("got a grant from a lock store that failed")
+		}
+		d.wantFree()
+	}
+}
+
+func TestLostReplyOfAReissue(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.fence.On("Raise", lockingtest.LoseCall)
+	d.lock.On("TryAcquire", lockingtest.None, lockingtest.LoseReply, lockingtest.FailBefore)
+	if _, err := d.i.Grant(t.Context(), request()); err == nil {
+		t.Fatal("got a grant from a lock store that failed")
+	}
+	d.wantFree() // the hold has another number than the one that was known
+}
+
 func TestLostReplyOfARaiseIsConfirmed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -301,6 +328,96 @@ type slowFence struct {
 func (f *slowFence) Raise(ctx context.Context, t fencing.Token) error {
 	time.Sleep(f.by) // the store is slow; that is the case under test
 	return f.Fence.Raise(ctx, t)
+}
+
+// TestWaitedEndsBeforeTheCall: what a slow store takes is not the holder's to add.
+func TestWaitedEndsBeforeTheCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowFence{Fence: newStore(t), by: time.Second}
+		g, err := newIssuer(t, memlock.New(), nil, slow).Grant(t.Context(), request())
+		if err != nil || g.Waited != 0 || g.ExpiresIn != time.Minute {
+			t.Fatalf("got waited %v, expires in %v, %v; want 0 and the TTL", g.Waited, g.ExpiresIn, err)
+		}
+	})
+}
+
+// TestWaiterLooksWhenTheTimeIsUp: a waiter that looks rarely looks when the hold it waits
+// for must be over.
+func TestWaiterLooksWhenTheTimeIsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t, memlock.New(), &locking.IssuerOptions{Poll: time.Minute})
+		r := request()
+		r.TTL = 40 * time.Second
+		if _, err := i.Grant(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		r = request()
+		r.Wait = -1
+		if _, err := i.Grant(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 41*time.Second {
+			t.Errorf("waited %v for a hold of 40 s", took)
+		}
+	})
+}
+
+// TestLeavingTheMiddleOfTheLine: who goes away must neither hold up nor let in the others.
+func TestLeavingTheMiddleOfTheLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t, memlock.New(), nil)
+		first, err := i.Grant(t.Context(), request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		order := make(chan int, 3)
+		for n, ctx := range []context.Context{t.Context(), ctx, t.Context()} {
+			go func() {
+				r := request()
+				r.Wait = -1
+				if g, err := i.Grant(ctx, r); err == nil {
+					order <- n
+					_, _ = i.Release(t.Context(), g.Token)
+				} else {
+					order <- -n
+				}
+			}()
+			synctest.Wait()
+		}
+		leave()
+		if got := <-order; got != -1 {
+			t.Fatalf("%d came first, want the one who left", got)
+		}
+		if _, err := i.Release(t.Context(), first.Token); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := <-order, <-order; a != 0 || b != 2 {
+			t.Fatalf("served in the order %d, %d, want 0, 2", a, b)
+		}
+	})
+}
+
+// TestEvictUpToTheStoresMark: the lock store may have forgotten a number that a store knows.
+func TestEvictUpToTheStoresMark(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	if err := d.fence.Fence.Raise(t.Context(), fencing.Token{Resource: resource, Number: 50, Grant: fencing.NewGrant()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.i.Evict(t.Context(), resource, 51, "a test"); !errors.Is(err, fencing.ErrInvalid) {
+		t.Fatalf("Evict above the mark = %v, want an *InvalidError", err)
+	}
+	if err := d.i.Evict(t.Context(), resource, 50, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if m := d.mark(); m.Number != 50 || !m.Retired {
+		t.Fatalf("the mark is %v, want 50, retired", m)
+	}
 }
 
 func TestTwoStoresOneRefuses(t *testing.T) {

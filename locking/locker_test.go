@@ -154,6 +154,52 @@ func TestGrantTooLateIsReleased(t *testing.T) {
 	})
 }
 
+// TestRenewalCountsFromBeforeItsSend delays the answer to a renewal.
+func TestRenewalCountsFromBeforeItsSend(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk, _ *locking.Locker) {
+		slow := &slowRenewals{Issuer: d.i, by: 900 * time.Millisecond}
+		l, err := locking.New(slow, &locking.Options{TTL: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, l)
+		time.Sleep(2500 * time.Millisecond)
+		if got, most := lease.Deadline(), slow.sent.Add(3*time.Second); slow.sent.IsZero() || got.After(most) {
+			t.Fatalf("trusted until %v after the renewal was sent, want less than the TTL", got.Sub(slow.sent))
+		}
+		_ = lease.Release(t.Context())
+	})
+}
+
+type slowRenewals struct {
+	locking.Issuer
+	by   time.Duration
+	sent time.Time // of the first renewal
+}
+
+func (i *slowRenewals) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
+	if i.sent.IsZero() {
+		i.sent = time.Now()
+	}
+	verdicts := i.Issuer.Renew(ctx, ttl, held)
+	time.Sleep(i.by)
+	return verdicts
+}
+
+// TestLeaseThatBeginsWithLittle: a grant that took most of its time is renewed at once.
+func TestLeaseThatBeginsWithLittle(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk, _ *locking.Locker) {
+		l, err := locking.New(&lateIssuer{d.i, 2500 * time.Millisecond}, &locking.Options{TTL: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, l)
+		time.Sleep(10 * time.Second)
+		wantCause(t, lease.Context(), nil)
+		_ = lease.Release(t.Context())
+	})
+}
+
 // lateIssuer answers a grant late.
 type lateIssuer struct {
 	locking.Issuer
