@@ -106,7 +106,9 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 	values := []any{
 		token, &token, mark, &mark,
-		nested{token, mark}, []fencing.Token{token}, map[string]fencing.Token{"a": token},
+		nested{token, mark},
+		[]fencing.Token{token},
+		map[string]fencing.Token{"a": token},
 		&fencing.StaleError{Token: token, Highest: 35, Reason: fencing.Superseded},
 	}
 	for _, v := range values {

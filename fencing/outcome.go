@@ -73,7 +73,7 @@ func OutcomeOf(err error) Outcome {
 
 // said returns the least certain outcome that the errors in err's tree carry.
 func said(err error) (o Outcome, ok bool) {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case interface{ Outcome() Outcome }:
 		return e.Outcome(), true
 	case interface{ Unwrap() error }:

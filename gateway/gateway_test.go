@@ -484,7 +484,9 @@ func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	for _, o := range []gateway.Options{
-		{}, {Issuer: r.issuer}, {Store: r.store},
+		{},
+		{Issuer: r.issuer},
+		{Store: r.store},
 		{Issuer: r.issuer, Store: r.store, MaxValue: -1},
 		{Issuer: r.issuer, Store: r.store, MaxValue: 1 << 30},
 		{Issuer: r.issuer, Store: r.store, MaxBody: 1},

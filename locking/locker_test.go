@@ -19,7 +19,7 @@ func contains(s, sub string) bool { return strings.Contains(s, sub) }
 
 // inBubble runs a test on a fake clock, at a desk with faults, with a locker of TTL 3 s.
 func inBubble(t *testing.T, fn func(t *testing.T, d *desk, l *locking.Locker)) {
-	t.Parallel()
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		l, err := locking.New(d.i, &locking.Options{TTL: 3 * time.Second, OnEvent: d.events.add})
@@ -49,6 +49,7 @@ func wantCause(t *testing.T, ctx context.Context, want error) {
 
 // TestWorkLongerThanTheTTL is the literature's run: TTL 3 s, work of 5 s, still held.
 func TestWorkLongerThanTheTTL(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		lease := acquire(t, l)
 		time.Sleep(5 * time.Second)
@@ -72,6 +73,7 @@ func TestWorkLongerThanTheTTL(t *testing.T) {
 }
 
 func TestRenewalHangs(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		d.lock.On("Renew", lockingtest.Hang)
 		lease := acquire(t, l)
@@ -92,6 +94,7 @@ func TestRenewalHangs(t *testing.T) {
 }
 
 func TestRenewalFailsAndIsRepeated(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		d.lock.On("Renew", lockingtest.FailBefore, lockingtest.LoseCall, lockingtest.LoseReply)
 		lease := acquire(t, l)
@@ -104,6 +107,7 @@ func TestRenewalFailsAndIsRepeated(t *testing.T) {
 }
 
 func TestLockStoreEndsTheHold(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		lease := acquire(t, l)
 		if err := d.i.Evict(t.Context(), resource, lease.Token().Number, "a test"); err != nil {
@@ -127,6 +131,7 @@ func TestLockStoreEndsTheHold(t *testing.T) {
 // TestTrustCountsFromBeforeTheFirstSend delays the grant on its way: the time that it
 // took is not the holder's.
 func TestTrustCountsFromBeforeTheFirstSend(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, _ *locking.Locker) {
 		l, err := locking.New(&lateIssuer{d.i, 2 * time.Second}, &locking.Options{TTL: 3 * time.Second})
 		if err != nil {
@@ -142,6 +147,7 @@ func TestTrustCountsFromBeforeTheFirstSend(t *testing.T) {
 }
 
 func TestGrantTooLateIsReleased(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, _ *locking.Locker) {
 		l, err := locking.New(&lateIssuer{d.i, 2990 * time.Millisecond}, &locking.Options{TTL: 3 * time.Second})
 		if err != nil {
@@ -156,6 +162,7 @@ func TestGrantTooLateIsReleased(t *testing.T) {
 
 // TestRenewalCountsFromBeforeItsSend delays the answer to a renewal.
 func TestRenewalCountsFromBeforeItsSend(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, _ *locking.Locker) {
 		slow := &slowRenewals{Issuer: d.i, by: 900 * time.Millisecond}
 		l, err := locking.New(slow, &locking.Options{TTL: 3 * time.Second})
@@ -188,6 +195,7 @@ func (i *slowRenewals) Renew(ctx context.Context, ttl time.Duration, held []fenc
 
 // TestLeaseThatBeginsWithLittle: a grant that took most of its time is renewed at once.
 func TestLeaseThatBeginsWithLittle(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, _ *locking.Locker) {
 		l, err := locking.New(&lateIssuer{d.i, 2500 * time.Millisecond}, &locking.Options{TTL: 3 * time.Second})
 		if err != nil {
@@ -213,6 +221,7 @@ func (i *lateIssuer) Grant(ctx context.Context, r locking.Request) (locking.Gran
 }
 
 func TestReleaseOutlivesCancellation(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		ctx, cancel := context.WithCancel(t.Context())
 		lease, err := l.Acquire(ctx, resource)
@@ -232,6 +241,7 @@ func TestReleaseOutlivesCancellation(t *testing.T) {
 }
 
 func TestReleaseWhileARenewalHangs(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		d.lock.On("Renew", lockingtest.Hang)
 		lease := acquire(t, l)
@@ -248,6 +258,7 @@ func TestReleaseWhileARenewalHangs(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		fault := errors.New("the work failed")
 		err := l.Do(t.Context(), resource, func(ctx context.Context, tok fencing.Token) error {
@@ -274,6 +285,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestDoTellsOfALostLease(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		err := l.Do(t.Context(), resource, func(ctx context.Context, tok fencing.Token) error {
 			if err := d.i.Evict(ctx, resource, tok.Number, "a test"); err != nil {
@@ -292,6 +304,7 @@ func TestDoTellsOfALostLease(t *testing.T) {
 }
 
 func TestTryAcquireAndWait(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
 		lease := acquire(t, l)
 		if _, err := l.TryAcquire(t.Context(), resource); !errors.Is(err, locking.ErrHeld) {

@@ -34,14 +34,14 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string {
 	s := fmt.Sprintf("operation %d on %s/%s refused: ", e.Op, e.Resource, e.Key)
-	switch e.Reason {
-	case ErrVersionMismatch:
+	switch {
+	case errors.Is(e.Reason, ErrVersionMismatch):
 		return s + fmt.Sprintf("the version is %d, not %d", e.Have, e.Want)
-	case ErrBelowMinimum:
+	case errors.Is(e.Reason, ErrBelowMinimum):
 		return s + fmt.Sprintf("the counter is %d and would fall below %d", e.Have, e.Want)
-	case ErrNotCounter:
+	case errors.Is(e.Reason, ErrNotCounter):
 		return s + "the value is not an integer in decimal text"
-	case ErrCounterRange:
+	case errors.Is(e.Reason, ErrCounterRange):
 		return s + "the sum is outside -9007199254740991..9007199254740991"
 	}
 	return s + e.Reason.Error()

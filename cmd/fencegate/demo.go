@@ -122,7 +122,7 @@ func (c *demoCmd) start(ctx context.Context, r story.Role) (story.Performer, err
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "demo-actor") //nolint:gosec // it is this very program
+	cmd := exec.CommandContext(ctx, self, "demo-actor")
 	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = os.Stderr
 	return story.StartProcess(cmd, r)

@@ -89,7 +89,7 @@ func run(ctx context.Context, out io.Writer, path string) error {
 	_, err = store.Put(ctx, a.Token, left, storage.Counter(seen-1))
 	var stale *fencing.StaleError
 	if !errors.As(err, &stale) {
-		return fmt.Errorf("A's late write was not refused: %w", err)
+		return fmt.Errorf("the late write of A was not refused: %w", err)
 	}
 	fmt.Fprintf(out, "A wakes up, writes %d with token %d, and is refused: the store has seen %d\n",
 		seen-1, stale.Token.Number, stale.Highest)

@@ -57,6 +57,7 @@ type Case struct {
 
 func live(n int64, grant string) State { return State{Mark: fencing.Mark{Number: n, Grant: grant}} }
 func retired(n int64) State            { return State{Mark: fencing.Mark{Number: n, Retired: true}} }
+
 func token(n int64, grant string) fencing.Token {
 	return fencing.Token{Number: n, Grant: grant}
 }

@@ -416,12 +416,14 @@ func TestStrangersReplies(t *testing.T) {
 			w.Header().Set("ETag", `"1"`)
 			_, _ = io.WriteString(w, strings.Repeat("x", 2<<20)) // must not come back cut
 		},
-		"307": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 307) },
-		"303": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 303) },
+		"307": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		},
+		"303": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusSeeOther) },
 		"cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"cut body": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 			_, _ = io.WriteString(w, `{"results":`)
 		},
 	} {
@@ -635,7 +637,12 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 	for _, o := range []client.Options{
-		{Timeout: time.Nanosecond}, {MaxWait: -1}, {Retries: -2}, {Retries: 1000}, {Cleanup: time.Hour}, {MaxReply: 1},
+		{Timeout: time.Nanosecond},
+		{MaxWait: -1},
+		{Retries: -2},
+		{Retries: 1000},
+		{Cleanup: time.Hour},
+		{MaxReply: 1},
 		{HTTPClient: &http.Client{Timeout: time.Second}},
 	} {
 		if _, err := client.New("http://host/base/", &o); !errors.Is(err, fencing.ErrInvalid) {

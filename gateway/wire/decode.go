@@ -92,7 +92,6 @@ func scan(data []byte) error {
 			stack = append(stack, level{})
 		case json.Delim('}'), json.Delim(']'):
 			stack = stack[:top]
-			top--
 		case nil:
 			return Malformed("null is not allowed: leave the member out")
 		}

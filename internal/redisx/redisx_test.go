@@ -236,11 +236,11 @@ func TestOutcomes(t *testing.T) {
 	run(fencing.Failed, "no replicas")
 	set("min-replicas-to-write", "0")
 
-	if err := c.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+	if err := c.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	run(fencing.Failed, "a replica")
-	if err := c.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 

@@ -97,7 +97,7 @@ func TestNothingOutlivesAKilledProcess(t *testing.T) {
 }
 
 // TestVictim is no test of its own: it is run in another process, which is then killed.
-func TestVictim(t *testing.T) {
+func TestVictim(t *testing.T) { //nolint:paralleltest // alone in its process
 	state := os.Getenv(victimEnv)
 	if state == "" {
 		return
@@ -136,8 +136,7 @@ func readRemains(out interface{ Read([]byte) (int, error) }) (left remains, log 
 	return left, log
 }
 
-func TestGoroutinesAreAllThatRemains(t *testing.T) {
-	// Not parallel: the goroutines of other tests would be counted.
+func TestGoroutinesAreAllThatRemains(t *testing.T) { //nolint:paralleltest // the goroutines of others would be counted
 	testenv.SharedRedis(t)
 	testenv.SharedPostgres(t).NewDatabase(t)
 	testenv.StartRedis(t, nil).Restart()

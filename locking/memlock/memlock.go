@@ -13,6 +13,7 @@ package memlock
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.T
 // Release implements locking.Backend.
 func (b *Backend) Release(ctx context.Context, t fencing.Token) (bool, error) {
 	err := b.onHold(ctx, t, func(l *lock, _ time.Time) { l.expires = time.Time{} })
-	if err == locking.ErrLost {
+	if errors.Is(err, locking.ErrLost) {
 		return false, nil
 	}
 	return err == nil, err

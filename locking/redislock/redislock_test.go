@@ -129,6 +129,7 @@ func TestClockJumpedBack(t *testing.T) {
 			"never": func(key string) error { return c.Persist(t.Context(), key).Err() },
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
 				r := request(testenv.Unique(t, "jump"))
 				h := must(t, b, r)
 				if err := jump(lockKey(r.Resource)); err != nil {

@@ -201,7 +201,7 @@ func TestPromotionIsANewIncarnation(t *testing.T) {
 	if n, err := c1.Wait(t.Context(), 1, 10*time.Second).Result(); n != 1 {
 		t.Fatalf("WAIT = %d, %v", n, err)
 	}
-	if err := c2.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := c2.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	wantEnded(t, backend(t, c2), tok)
@@ -239,11 +239,11 @@ func TestFailbackIsANewIncarnation(t *testing.T) {
 	if n, err := c1.Wait(t.Context(), 1, 10*time.Second).Result(); n != 1 {
 		t.Fatalf("WAIT = %d, %v", n, err)
 	}
-	if err := c2.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := c2.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	replicate(t, first, second)
-	if err := c1.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := c1.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	wantEnded(t, b, tok)
@@ -272,7 +272,7 @@ func replicate(t *testing.T, replica, of *testenv.Redis) {
 	t.Helper()
 	host, port, _ := strings.Cut(of.Addr(), ":")
 	c := connect(t, replica)
-	if err := c.SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := c.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, 30*time.Second, "the replica is in step", func() bool {

@@ -89,7 +89,7 @@ func apply(t txn, c storage.Commit) (storage.Outcome, error) {
 	}
 	res, ch, err := storage.Evaluate(c, v)
 	if err != nil {
-		return storage.Outcome{Err: err}, nil
+		return storage.Outcome{Err: err}, nil //nolint:nilerr // a refusal is an outcome, not a failure of the batch
 	}
 	return storage.Outcome{Result: res}, t.write(ch)
 }
@@ -103,7 +103,7 @@ func (b *Backend) change(ctx context.Context, resource string, op func(fencing.M
 		}
 		after, err := op(before)
 		if err != nil || after == before {
-			return storage.Outcome{Err: err}, nil
+			return storage.Outcome{Err: err}, nil //nolint:nilerr // the same
 		}
 		return storage.Outcome{}, t.setMark(resource, after)
 	})[0].Err

@@ -33,16 +33,26 @@ func brokenFences() []defect {
 			scenarios: names("read-modify-write is not lost", "a third client", "classic raises by use",
 				"classic keeps the raise of a refused commit"),
 		},
-		{name: "retired tokens are accepted", breakIt: forgive(fencing.Retired), differs: true,
-			scenarios: names("a third client", "retire", "evict", "a refusal by the fence changes nothing", "a token without operations")},
-		{name: "grants are not compared", breakIt: forgive(fencing.Duplicate), differs: true,
-			scenarios: names("a refusal by the fence changes nothing")},
-		{name: "newer tokens are accepted", breakIt: forgive(fencing.Ungranted), differs: true,
-			scenarios: names("a refusal by the fence changes nothing", "strict never raises by use")},
-		{name: "a token works once", breakIt: oneUse, differs: true,
-			scenarios: names("re-entry", "expired but unclaimed", "versions grow by one")},
-		{name: "a token works once in a classic store", breakIt: oneUse, classic: true,
-			scenarios: names("without a raise the gap is there", "re-entry")},
+		{
+			name: "retired tokens are accepted", breakIt: forgive(fencing.Retired), differs: true,
+			scenarios: names("a third client", "retire", "evict", "a refusal by the fence changes nothing", "a token without operations"),
+		},
+		{
+			name: "grants are not compared", breakIt: forgive(fencing.Duplicate), differs: true,
+			scenarios: names("a refusal by the fence changes nothing"),
+		},
+		{
+			name: "newer tokens are accepted", breakIt: forgive(fencing.Ungranted), differs: true,
+			scenarios: names("a refusal by the fence changes nothing", "strict never raises by use"),
+		},
+		{
+			name: "a token works once", breakIt: oneUse, differs: true,
+			scenarios: names("re-entry", "expired but unclaimed", "versions grow by one"),
+		},
+		{
+			name: "a token works once in a classic store", breakIt: oneUse, classic: true,
+			scenarios: names("without a raise the gap is there", "re-entry"),
+		},
 		{
 			name: "only the first token counts", differs: true,
 			breakIt:   forgiving(func(_ fencing.Mark, t fencing.Token, c storage.Commit) bool { return t != c.Tokens[0] }),
@@ -72,15 +82,23 @@ func brokenFences() []defect {
 			}),
 			scenarios: names("a refusal by the fence changes nothing"),
 		},
-		{name: "fenced reads are not fenced", differs: true,
+		{
+			name: "fenced reads are not fenced", differs: true,
 			breakIt:   func(b *breakable) { b.current = func(fencing.Mark, fencing.Token) error { return nil } },
-			scenarios: names("fenced reads", "a third client", "retire", "strict never raises by use")},
-		{name: "the highest number is not told", breakIt: twistedStale(func(e *fencing.StaleError) { e.Highest = 0 }), differs: true,
-			scenarios: names("a refusal by the fence changes nothing", "read-modify-write is not lost")},
-		{name: "the token is not told", breakIt: twistedStale(func(e *fencing.StaleError) { e.Token.Grant = "" }), differs: true,
-			scenarios: names("a refusal by the fence changes nothing")},
-		{name: "one reason for all", breakIt: twistedStale(func(e *fencing.StaleError) { e.Reason = fencing.Superseded }), differs: true,
-			scenarios: names("retire", "evict", "a refusal by the fence changes nothing")},
+			scenarios: names("fenced reads", "a third client", "retire", "strict never raises by use"),
+		},
+		{
+			name: "the highest number is not told", breakIt: twistedStale(func(e *fencing.StaleError) { e.Highest = 0 }), differs: true,
+			scenarios: names("a refusal by the fence changes nothing", "read-modify-write is not lost"),
+		},
+		{
+			name: "the token is not told", breakIt: twistedStale(func(e *fencing.StaleError) { e.Token.Grant = "" }), differs: true,
+			scenarios: names("a refusal by the fence changes nothing"),
+		},
+		{
+			name: "one reason for all", breakIt: twistedStale(func(e *fencing.StaleError) { e.Reason = fencing.Superseded }), differs: true,
+			scenarios: names("retire", "evict", "a refusal by the fence changes nothing"),
+		},
 		{
 			name: "the data is judged first", differs: true, scenarios: names("the fence comes before the data"),
 			breakIt: func(b *breakable) {
@@ -146,8 +164,10 @@ func brokenFences() []defect {
 				}
 			},
 		},
-		{name: "retire does nothing", differs: true, scenarios: names("retire", "a third client"),
-			breakIt: func(b *breakable) { b.retire = func(m fencing.Mark, _ fencing.Token) fencing.Mark { return m } }},
+		{
+			name: "retire does nothing", differs: true, scenarios: names("retire", "a third client"),
+			breakIt: func(b *breakable) { b.retire = func(m fencing.Mark, _ fencing.Token) fencing.Mark { return m } },
+		},
 		{
 			name: "retire ends any grant", differs: true, scenarios: names("retire"),
 			breakIt: func(b *breakable) {
@@ -168,8 +188,10 @@ func brokenFences() []defect {
 				}
 			},
 		},
-		{name: "evict is retire", differs: true, scenarios: names("evict"),
-			breakIt: func(b *breakable) { b.evict = fencing.Mark.Retire }},
+		{
+			name: "evict is retire", differs: true, scenarios: names("evict"),
+			breakIt: func(b *breakable) { b.evict = fencing.Mark.Retire },
+		},
 		{
 			name: "evict ends any mark", differs: true, scenarios: names("evict"),
 			breakIt: func(b *breakable) {
@@ -189,8 +211,10 @@ func brokenFences() []defect {
 				}
 			},
 		},
-		{name: "raises do not wait", breakIt: func(b *breakable) { b.impatient = true },
-			scenarios: names("a raise waits for the transaction in flight")},
+		{
+			name: "raises do not wait", breakIt: func(b *breakable) { b.impatient = true },
+			scenarios: names("a raise waits for the transaction in flight"),
+		},
 		{name: "updates are not undone", breakIt: func(b *breakable) { b.ownUpdates = true }, scenarios: names("update writes or does not")},
 		{name: "updates are checked at the end", breakIt: func(b *breakable) { b.lateCheck = true }, scenarios: names("update is refused")},
 		{name: "panics are not undone", breakIt: func(b *breakable) { b.noUndo = true }, scenarios: names("a panic in update")},

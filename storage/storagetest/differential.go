@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencegate/fencegate/fencing"
-	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/memstore"
 )
@@ -34,7 +33,7 @@ func Differential(t *testing.T, h Harness) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				if err := differ(ctx, s, mode, testenv.Unique(t, "diff"), steps); err != nil {
+				if err := differ(ctx, s, mode, unique(t, "diff"), steps); err != nil {
 					limited = func() bool { return false } // rapid is about to shrink
 					rt.Fatal(err)
 				}

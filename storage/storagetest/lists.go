@@ -111,8 +111,14 @@ func namesExact(r *run) {
 	base := r.resource()
 	long := base + strings.Repeat("x", fencing.MaxNameLen-len(base))
 	pairs := [][2]string{
-		{base + "a", base + "A"}, {base + ":a", base + "@a"}, {base + "a_b", base + "axb"}, {long, long[:len(long)-1] + "y"},
-		{base + ".", base + ".."}, {base + "0", base + "00"}, {base + "-m", base + ":m"}, {base, base + ":r"},
+		{base + "a", base + "A"},
+		{base + ":a", base + "@a"},
+		{base + "a_b", base + "axb"},
+		{long, long[:len(long)-1] + "y"},
+		{base + ".", base + ".."},
+		{base + "0", base + "00"},
+		{base + "-m", base + ":m"},
+		{base, base + ":r"},
 	}
 	for i, names := range pairs {
 		for j, name := range names {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/fencing/fencingtest"
-	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -34,9 +33,9 @@ func RunRule(t *testing.T, h Harness, rule Rule) {
 					return &ruleSubject{Fence: s.Fence, s: s, use: use}
 				},
 				Set: func(tb testing.TB, s fencingtest.Subject, resource string, state fencingtest.State) {
-					rule.Set(tb, s.(*ruleSubject).s, resource, state)
+					rule.Set(tb, s.(*ruleSubject).s, resource, state) //nolint:errcheck // New made it
 				},
-				Unique: testenv.Unique,
+				Unique: unique,
 				Floors: rule.Floors, Incarnations: rule.Incarnations,
 			})
 		})

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/fencegate/fencegate/fencing"
-	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -19,7 +18,11 @@ type run struct {
 	s    Subject
 }
 
-func (r *run) resource() string { return testenv.Unique(r, "st") }
+func (r *run) resource() string { return unique(r, "st") }
+
+// unique returns a resource name that no other call returns, in this process or another:
+// the suite's subjects may share a server.
+func unique(_ testing.TB, prefix string) string { return prefix + ":" + fencing.NewGrant()[:16] }
 
 // token returns a token of a new grant, which is not raised.
 func token(resource string, number int64) fencing.Token {

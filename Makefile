@@ -1,0 +1,94 @@
+GO ?= go
+
+# Tools are run, not required: they stay out of go.mod. golangci-lint brings gofumpt v0.12 as its formatter.
+GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help deps test lint demo
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+# The tests start private servers of their own. So deps wants the programs and no services: while packages are installed
+# here, none may start, PostgreSQL makes no default cluster, and a Redis that came with them is not started at boot.
+define DEPS
+set -eu
+
+lacking=
+command -v redis-server >/dev/null || lacking="$$lacking redis-server"
+
+postgres=
+for dir in /usr/lib/postgresql/*/bin "$$(pg_config --bindir 2>/dev/null || true)" "$$(dirname "$$(command -v postgres || true)")"; do
+	if [ -x "$$dir/postgres" ] && [ -x "$$dir/initdb" ]; then postgres=$$dir; fi
+done
+[ -n "$$postgres" ] || lacking="$$lacking postgresql"
+
+command -v ps >/dev/null || lacking="$$lacking procps"
+
+# The race detector needs cgo. A compiler without the C library's headers is no use, so one small program is compiled.
+set -- $$($(GO) env CC)
+echo '#include <stdlib.h>' | "$$@" -x c -fsyntax-only - >/dev/null 2>&1 || lacking="$$lacking gcc libc6-dev"
+
+if [ -z "$$lacking" ]; then
+	echo "deps: everything is there, nothing to do"
+	exit 0
+fi
+
+root=
+if [ "$$(id -u)" != 0 ]; then root="sudo -n"; fi
+if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then
+	echo "deps: not found:$$lacking. Please run" >&2
+	if command -v apt-get >/dev/null; then
+		echo "  sudo apt-get install$$lacking" >&2
+	elif command -v dnf >/dev/null; then
+		echo "  sudo dnf install redis postgresql-server gcc" >&2
+	elif command -v brew >/dev/null; then
+		echo "  brew install redis postgresql@17 && brew link postgresql@17   (and xcode-select --install for the compiler)" >&2
+	else
+		echo "  your package manager for: a Redis server, a PostgreSQL server, a C compiler" >&2
+	fi
+	exit 1
+fi
+
+policy=/usr/sbin/policy-rc.d
+cluster=/etc/postgresql-common/createcluster.d/fencegate-deps.conf
+ours=
+cleanup() {
+	$$root rm -f "$$cluster"
+	if [ -n "$$ours" ]; then $$root rm -f "$$policy"; fi
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
+if [ ! -e "$$policy" ]; then
+	ours=yes
+	printf '#!/bin/sh\nexit 101\n' | $$root tee "$$policy" >/dev/null
+	$$root chmod 755 "$$policy"
+fi
+$$root mkdir -p "$${cluster%/*}"
+echo 'create_main_cluster = false' | $$root tee "$$cluster" >/dev/null
+
+apt="$$root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o DPkg::Lock::Timeout=300"
+$$apt update || echo "deps: apt-get update failed, trying with the lists that are there" >&2
+$$apt install -y --no-install-recommends $$lacking </dev/null
+
+case "$$lacking" in *redis-server*)
+	if command -v systemctl >/dev/null; then $$root systemctl disable --quiet redis-server; fi
+	if [ -d /run/systemd/system ]; then $$root systemctl stop redis-server; fi
+esac
+endef
+export DEPS
+
+deps: ## install what the tests need: Redis, PostgreSQL, a C compiler
+	@sh -c "$$DEPS"
+
+test: ## run all tests with the race detector; a missing server fails them
+	FENCEGATE_TEST_REQUIRE=1 $(GO) test -race -timeout 15m ./...
+
+lint: ## vet for three systems, check format and import directions
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+	$(GOLANGCI_LINT) run
+
+demo: ## watch a stale write being refused
+	$(GO) run ./cmd/fencegate demo
