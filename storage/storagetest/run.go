@@ -3,7 +3,9 @@ package storagetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -21,8 +23,15 @@ type run struct {
 func (r *run) resource() string { return unique(r, "st") }
 
 // unique returns a resource name that no other call returns, in this process or another:
-// the suite's subjects may share a server.
-func unique(_ testing.TB, prefix string) string { return prefix + ":" + fencing.NewGrant()[:16] }
+// the suite's subjects may share a server. Later names sort behind earlier ones.
+func unique(_ testing.TB, prefix string) string {
+	return fmt.Sprintf("%s:%s.%08d", prefix, process, names.Add(1))
+}
+
+var (
+	process = fencing.NewGrant()[:10]
+	names   atomic.Int64
+)
 
 // token returns a token of a new grant, which is not raised.
 func token(resource string, number int64) fencing.Token {
