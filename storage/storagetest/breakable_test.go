@@ -117,7 +117,7 @@ func (b *breakable) Apply(ctx context.Context, batch []storage.Commit) []storage
 			continue
 		}
 		out[i].Result, out[i].Err = b.apply(c)
-		if ctx.Err() != nil && out[i].Err == nil {
+		if b.ignoreCtx != nil && ctx.Err() != nil && out[i].Err == nil {
 			out[i].Err = b.ignoreCtx(ctx.Err())
 		}
 	}
