@@ -112,7 +112,7 @@ func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, erro
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the URL, which may hold a password
 		}
-		return nil, usageError{fmt.Errorf("--redis-url: %w", err)}
+		return nil, usageError{fmt.Errorf("--redis-url: want redis://HOST:PORT/DB: %w", err)}
 	}
 	opt.MaxRetries = -1 // a raise must not be sent twice
 	opt.DialerRetries = 1
