@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/locking"
 )
 
@@ -138,6 +139,8 @@ func (b *Backend) Evict(ctx context.Context, resource string, number int64) erro
 
 // Status implements locking.Backend.
 func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, error) {
+	ctx, cancel := b.bounded(ctx)
+	defer cancel()
 	st := locking.Status{Resource: resource}
 	var remaining int64
 	rows, err := b.pool.Query(ctx, statusSQL, resource)
@@ -145,7 +148,7 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 		_, err = pgx.ForEachRow(rows, []any{&st.Number, &st.Held, &st.Label, &remaining}, func() error { return nil })
 	}
 	if err != nil {
-		return locking.Status{}, fencing.AsFailed(scrub(fmt.Errorf("status of %s: %w", resource, err)))
+		return locking.Status{}, fencing.AsFailed(pgtx.Scrub(fmt.Errorf("status of %s: %w", resource, err)))
 	}
 	if !st.Held {
 		st.Label = ""
@@ -157,6 +160,8 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 
 // List implements locking.Backend.
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]locking.Status, error) {
+	ctx, cancel := b.bounded(ctx)
+	defer cancel()
 	rows, err := b.pool.Query(ctx, listSQL, prefix, after, limit)
 	if err != nil {
 		return nil, fencing.AsFailed(err)
@@ -169,7 +174,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 		return st, err
 	})
 	if err != nil {
-		return nil, fencing.AsFailed(scrub(err))
+		return nil, fencing.AsFailed(pgtx.Scrub(err))
 	}
 	return list, nil
 }

@@ -1,17 +1,16 @@
 package pglock_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/pglock"
-	"github.com/fencegate/fencegate/migrations"
 )
 
 // testPatience is how long something may take on a slow machine.
@@ -19,42 +18,8 @@ const testPatience = 10 * time.Second
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func migrate(url string) error {
-	ctx := context.Background()
-	m, err := migrations.Open(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	_, err = m.Up(ctx)
-	return err
-}
-
-func newDatabase(tb testing.TB) string {
-	tb.Helper()
-	return testenv.SharedPostgres(tb).NewDatabaseFrom(tb, "fencegate", migrate)
-}
-
-func open(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
-	tb.Helper()
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c.MaxConns = 20
-	for _, f := range change {
-		f(c)
-	}
-	pool, err := pgxpool.NewWithConfig(tb.Context(), c)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
-	return pool
-}
-
 // gateway makes the pool work with the rights of the gateway's role, and no other.
-func gateway(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = "fencegate_gateway" }
+var gateway = pgtxtest.As("fencegate_gateway")
 
 func backend(tb testing.TB, pool *pgxpool.Pool) *pglock.Backend {
 	tb.Helper()
@@ -68,8 +33,8 @@ func backend(tb testing.TB, pool *pgxpool.Pool) *pglock.Backend {
 // fresh returns a backend with the gateway's rights, and the pool of the database's owner.
 func fresh(tb testing.TB, change ...func(*pgxpool.Config)) (b *pglock.Backend, owner *pgxpool.Pool) {
 	tb.Helper()
-	url := newDatabase(tb)
-	return backend(tb, open(tb, url, append(change, gateway)...)), open(tb, url)
+	url := pgtxtest.Database(tb)
+	return backend(tb, pgtxtest.Open(tb, url, append(change, gateway)...)), pgtxtest.Open(tb, url)
 }
 
 func request(tb testing.TB) locking.Request {

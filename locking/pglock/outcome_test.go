@@ -3,78 +3,29 @@ package pglock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/pglock"
 )
 
-// lockError is what pgx answers where it noticed in the middle that a connection is gone: it
-// says that it is safe to retry, although COMMIT may have been sent.
-type lockError struct{}
-
-func (lockError) Error() string     { return "conn closed" }
-func (lockError) SafeToRetry() bool { return true }
-
-func pgError(severity, code string) error {
-	return fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: severity, SeverityUnlocalized: severity, Code: code})
-}
-
-// TestClassification is the table of what an error means, before COMMIT in the same batch and
-// for COMMIT itself.
-func TestClassification(t *testing.T) {
-	t.Parallel()
-	const failed, unknown = fencing.Failed, fencing.Unknown
-	conn, err := pgx.Connect(t.Context(), testenv.SharedPostgres(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	for _, c := range []struct {
-		err               error
-		before, committed fencing.Outcome
-	}{
-		{pgError("ERROR", "40001"), failed, failed},
-		{pgError("ERROR", "55P03"), failed, failed},
-		{pgError("FATAL", "57P01"), failed, unknown},
-		{pgError("PANIC", "XX000"), failed, unknown},
-		{io.ErrUnexpectedEOF, unknown, unknown},
-		{lockError{}, unknown, unknown},
-		{context.Canceled, unknown, unknown},
-	} {
-		if got := fencing.OutcomeOf(pglock.Before(c.err)); got != c.before {
-			t.Errorf("%v before COMMIT: got %v, want %v", c.err, got, c.before)
-		}
-		if got := fencing.OutcomeOf(pglock.Committed(conn, pgconn.CommandTag{}, c.err)); got != c.committed {
-			t.Errorf("%v for COMMIT: got %v, want %v", c.err, got, c.committed)
-		}
-	}
-	if err := pglock.Committed(conn, pgconn.NewCommandTag("COMMIT"), nil); err != nil {
-		t.Errorf("COMMIT: got %v, want nil", err)
-	}
-	if err := pglock.Committed(conn, pgconn.NewCommandTag("ROLLBACK"), nil); fencing.OutcomeOf(err) != failed {
-		t.Errorf("ROLLBACK: got %v, want failed", err)
-	}
-}
-
 // TestReplyLost: a connection that answers no more. The grant's outcome is unknown; asked
 // again with the same grant, there is one hold, and its number was not drawn by that call.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
-	url := newDatabase(t)
-	direct := backend(t, open(t, url, gateway))
+	url := pgtxtest.Database(t)
+	direct := backend(t, pgtxtest.Open(t, url, gateway))
 	deaf := make(chan struct{})
-	b := backend(t, open(t, url, gateway, func(c *pgxpool.Config) { goesDeaf(t, c, deaf) }))
+	b := backend(t, pgtxtest.Open(t, url, gateway, func(c *pgxpool.Config) { goesDeaf(t, c, deaf) }))
 	acquire(t, b, request(t)) // statements are prepared
 	close(deaf)
 	r := request(t)
@@ -139,4 +90,41 @@ func goesDeaf(tb testing.TB, c *pgxpool.Config, deaf <-chan struct{}) {
 			}()
 		}
 	}()
+}
+
+// TestTimeoutBoundsEveryCall: no connection is free, and the contexts have no deadline.
+func TestTimeoutBoundsEveryCall(t *testing.T) {
+	t.Parallel()
+	pool := pgtxtest.Open(t, pgtxtest.Database(t), func(c *pgxpool.Config) { c.MaxConns = 1 })
+	b, err := pglock.New(t.Context(), pool, &pglock.Options{Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	r := request(t)
+	tok := fencing.Token{Resource: r.Resource, Number: 1, Grant: r.Grant}
+	ctx := context.Background() //nolint:usetesting // one without an end
+	for name, call := range map[string]func() error{
+		"TryAcquire": func() error { _, err := b.TryAcquire(ctx, r); return err },
+		"Renew":      func() error { return b.Renew(ctx, time.Second, []fencing.Token{tok})[0] },
+		"Release":    func() error { _, err := b.Release(ctx, tok); return err },
+		"Evict":      func() error { return b.Evict(ctx, r.Resource, 1) },
+		"Status":     func() error { _, err := b.Status(ctx, r.Resource); return err },
+		"List":       func() error { _, err := b.List(ctx, "", "", 1); return err },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- call() }()
+		select {
+		case err := <-done:
+			if fencing.OutcomeOf(err) != fencing.Failed {
+				t.Errorf("%s = %v (%v), want failed", name, err, fencing.OutcomeOf(err))
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s does not end", name)
+		}
+	}
 }

@@ -35,15 +35,13 @@ package pglock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/locking"
 )
 
@@ -60,10 +58,19 @@ type Options struct {
 // The errors of [New].
 var (
 	// ErrSchema says that the database lacks the schema, or has an older one.
-	ErrSchema = errors.New("the fencegate schema is missing or too old: run fencegate migrate up --database ...")
+	ErrSchema = pgtx.ErrSchema
 	// ErrStandby says that the server is a standby, which can store nothing.
-	ErrStandby = errors.New("the server is a standby")
+	ErrStandby = pgtx.ErrStandby
 )
+
+// Configure prepares a pool's configuration for servers with synchronous standbys. When the
+// wait for a standby is cancelled, the server answers COMMIT with success and a warning;
+// a hook notes the warning, and the outcome becomes unknown instead of a grant that a
+// failover forgets. Hooks that are set already go on working.
+//
+// pgstore.Configure does the same: for a pool that both use, either is enough, and both
+// are harmless.
+func Configure(c *pgxpool.Config) { pgtx.Configure(c) }
 
 // Backend is a locking.Backend in a PostgreSQL database. It is safe for concurrent use,
 // starts no goroutine, and leaves the pool to whoever opened it.
@@ -80,9 +87,6 @@ var _ locking.Backend = (*Backend)(nil)
 // default is the simple protocol is refused: it would put grant ids, which are secrets,
 // into the text of statements.
 func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) {
-	if pool == nil {
-		return nil, &fencing.InvalidError{What: "pool", Allowed: "one, not nil"}
-	}
 	opt := Options{}
 	if o != nil {
 		opt = *o
@@ -93,38 +97,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	if d := opt.Timeout; d < time.Millisecond || d > time.Hour || d%time.Millisecond != 0 {
 		return nil, &fencing.InvalidError{What: "Timeout", Got: d.String(), Allowed: "1ms to 1h, in whole milliseconds"}
 	}
-	if pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		return nil, &fencing.InvalidError{
-			What: "DefaultQueryExecMode of the pool", Got: "simple protocol",
-			Allowed: "any mode with bind parameters (behind a transaction pooler: exec)",
-		}
-	}
-	if err := check(ctx, pool); err != nil {
+	if err := pgtx.Check(ctx, pool, schemaVersion); err != nil {
 		return nil, err
 	}
 	return &Backend{pool: pool, o: opt}, nil
-}
-
-func check(ctx context.Context, pool *pgxpool.Pool) error {
-	var standby, schema bool
-	if err := pool.QueryRow(ctx, serverSQL).Scan(&standby, &schema); err != nil {
-		return fencing.AsFailed(fmt.Errorf("look at the database: %w", err))
-	}
-	if standby {
-		return ErrStandby
-	}
-	if !schema {
-		return fmt.Errorf("the database %s has no schema fencegate: %w", pool.Config().ConnConfig.Database, ErrSchema)
-	}
-	var version int
-	if err := pool.QueryRow(ctx, versionSQL).Scan(&version); err != nil {
-		return fencing.AsFailed(fmt.Errorf("look at the schema: %w", err))
-	}
-	if version < schemaVersion {
-		return fmt.Errorf("the database %s has version %d of the schema, want %d: %w",
-			pool.Config().ConnConfig.Database, version, schemaVersion, ErrSchema)
-	}
-	return nil
 }
 
 // looks is how often a row is looked at that another call is at work on. Such a call takes
@@ -133,14 +109,7 @@ const looks = 8
 
 // pause waits some milliseconds; false if the context ends first.
 func pause(ctx context.Context) bool {
-	timer := time.NewTimer(time.Millisecond + rand.N(5*time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pgtx.Pause(ctx, time.Millisecond+rand.N(5*time.Millisecond))
 }
 
 func fromMS(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -3,8 +3,6 @@ package pglock
 import _ "embed"
 
 var (
-	//go:embed sql/settings.sql
-	settingsSQL string
 	//go:embed sql/acquire.sql
 	acquireSQL string
 	//go:embed sql/renew.sql
@@ -17,8 +15,4 @@ var (
 	statusSQL string
 	//go:embed sql/list.sql
 	listSQL string
-	//go:embed sql/server.sql
-	serverSQL string
-	//go:embed sql/version.sql
-	versionSQL string
 )

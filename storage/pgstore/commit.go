@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -34,14 +35,7 @@ func (b *Backend) apply(ctx context.Context, c storage.Commit) (storage.Result, 
 
 // pause waits a little, more the more often it was tried; false if the context ends first.
 func pause(ctx context.Context, n int) bool {
-	timer := time.NewTimer(time.Duration(1+rand.IntN(4*n)) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pgtx.Pause(ctx, time.Duration(1+rand.IntN(4*n))*time.Millisecond)
 }
 
 func (b *Backend) attempt(ctx context.Context, c storage.Commit) (storage.Result, error) {
@@ -50,7 +44,7 @@ func (b *Backend) attempt(ctx context.Context, c storage.Commit) (storage.Result
 		return storage.Result{}, fencing.AsFailed(err)
 	}
 	defer conn.Release()
-	defer rollback(ctx, conn)
+	defer pgtx.Rollback(ctx, conn)
 	v, err := b.view(ctx, conn, c)
 	if err != nil {
 		return storage.Result{}, err
@@ -137,14 +131,14 @@ func write(ctx context.Context, conn *pgxpool.Conn, ch storage.Changes) error {
 	if err := ctx.Err(); err != nil {
 		return fencing.AsFailed(err)
 	}
-	unconfirmed(conn.Conn())
+	pgtx.Forget(conn.Conn())
 	br := conn.SendBatch(ctx, batch)
 	defer br.Close()
 	for range writes {
 		if _, err := br.Exec(); err != nil {
-			return before(err, true)
+			return pgtx.Before(err, true)
 		}
 	}
 	tag, err := br.Exec()
-	return committed(conn.Conn(), tag, err)
+	return pgtx.Committed(conn.Conn(), tag, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/fencing/fencingtest"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/pgstore"
 	"github.com/fencegate/fencegate/storage/storagetest"
@@ -21,7 +22,7 @@ func asStale(err error) (*fencing.StaleError, bool) { return errors.AsType[*fenc
 func harness(change ...func(*pgxpool.Config)) storagetest.Harness {
 	return storagetest.Harness{
 		New: func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
-			b := backend(tb, open(tb, newDatabase(tb), append(change, as("fencegate_gateway"))...), nil)
+			b := backend(tb, pgtxtest.Open(tb, pgtxtest.Database(tb), append(change, pgtxtest.As("fencegate_gateway"))...), nil)
 			s, err := storage.New(b, &storage.Options{Mode: mode})
 			if err != nil {
 				tb.Fatal(err)
@@ -82,8 +83,8 @@ type admin struct {
 func TestRule(t *testing.T) {
 	t.Parallel()
 	h := storagetest.Harness{New: func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
-		url := newDatabase(tb)
-		b := admin{backend(tb, open(tb, url, as("fencegate_gateway")), nil), open(tb, url)}
+		url := pgtxtest.Database(tb)
+		b := admin{backend(tb, pgtxtest.Open(tb, url, pgtxtest.As("fencegate_gateway")), nil), pgtxtest.Open(tb, url)}
 		s, err := storage.New(b, &storage.Options{Mode: mode})
 		if err != nil {
 			tb.Fatal(err)

@@ -1,9 +1,7 @@
 package pgstore
 
-// The classification of errors, for its table.
+// What is tried again, for its table.
 var (
-	Before    = before
-	Committed = committed
-	Again     = again
-	ErrMoved  = errMoved
+	Again    = again
+	ErrMoved = errMoved
 )

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 )
 
 // Raise implements fencing.Fence, in one round trip. It waits for the fenced transactions
@@ -37,23 +36,11 @@ func (b *Backend) Evict(ctx context.Context, t fencing.Token) error {
 
 // change calls one of the functions that change a mark, and scans its one row.
 func (b *Backend) change(ctx context.Context, verb string, t fencing.Token, sql string, dest ...any) error {
-	wait := b.o.RaiseTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		// The server gives up a little before the context does: its answer says for sure that
-		// nothing happened, silence does not.
-		left := time.Until(deadline)
-		wait = left - min(left/10, 100*time.Millisecond)
-	} else {
-		// lock_timeout counts each wait; this bounds all of them, and a server that is gone.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 2*wait+5*time.Second)
-		defer cancel()
-	}
-	err := b.call(ctx, wait, func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, dest, func() error { return nil })
-		return err
-	}, sql, t.Resource, t.Number, t.Grant)
-	if hasCode(err, lockNotAvailable) {
+	// lock_timeout counts each wait; the context bounds all of them, and a server that is gone.
+	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.RaiseTimeout, 2*b.o.RaiseTimeout+5*time.Second)
+	defer cancel()
+	err := pgtx.Call(ctx, b.pool, pgtx.Limits{Idle: b.o.MaxIdle, Wait: wait}, pgtx.Row(dest...), sql, t.Resource, t.Number, t.Grant)
+	if pgtx.HasCode(err, pgtx.LockNotAvailable) {
 		return fencing.AsFailed(fmt.Errorf("%s %v: a transaction holds the mark since more than %v: %w", verb, t, wait.Round(time.Millisecond), err))
 	}
 	return err
@@ -64,7 +51,7 @@ func (b *Backend) Mark(ctx context.Context, resource string) (fencing.Mark, erro
 	var m fencing.Mark
 	err := b.pool.QueryRow(ctx, marksSQL, []string{resource}).Scan(nil, &m.Number, &m.Grant, &m.Retired)
 	if err != nil {
-		return fencing.Mark{}, fencing.AsFailed(scrub(err))
+		return fencing.Mark{}, fencing.AsFailed(pgtx.Scrub(err))
 	}
 	return m, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/pgstore"
@@ -92,8 +93,8 @@ func TestCommitBehindRaise(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			url := newDatabase(t)
-			pool := open(t, url)
+			url := pgtxtest.Database(t)
+			pool := pgtxtest.Open(t, url)
 			b := backend(t, pool, nil)
 			t33 := raise(t, b, "r", 33)
 			tx := owner(t, pool, c.sql, c.args...)
@@ -213,7 +214,7 @@ func TestConcurrentCommits(t *testing.T) {
 // TestRaiseTimeout: a raise that is kept out has failed, and changes nothing later.
 func TestRaiseTimeout(t *testing.T) {
 	t.Parallel()
-	pool := open(t, newDatabase(t))
+	pool := pgtxtest.Open(t, pgtxtest.Database(t))
 	b := backend(t, pool, &pgstore.Options{RaiseTimeout: 100 * time.Millisecond})
 	t33 := raise(t, b, "r", 33)
 	tx := owner(t, pool, "select from fencegate.marks where resource = 'r' for no key update")
@@ -267,15 +268,15 @@ func TestRaisedInBetween(t *testing.T) {
 	for _, way := range []string{"commit", "update"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			url := newDatabase(t)
-			other := backend(t, open(t, url), nil)
+			url := pgtxtest.Database(t)
+			other := backend(t, pgtxtest.Open(t, url), nil)
 			tok := token("r", 1)
 			r := &raiser{raise: func() {
 				if err := other.Raise(t.Context(), tok); err != nil {
 					t.Error(err)
 				}
 			}}
-			b := backend(t, open(t, url, func(c *pgxpool.Config) { c.ConnConfig.Tracer = r }), nil)
+			b := backend(t, pgtxtest.Open(t, url, func(c *pgxpool.Config) { c.ConnConfig.Tracer = r }), nil)
 			var err error
 			if way == "commit" {
 				err = put(t.Context(), b, tok, "k", "v")
@@ -295,7 +296,7 @@ func TestRaisedInBetween(t *testing.T) {
 // TestDeadlockIsTriedAgain: a transaction from outside takes the marks in the other order.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	pool := open(t, newDatabase(t))
+	pool := pgtxtest.Open(t, pgtxtest.Database(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["deadlock_timeout"] = "50ms" })
 	b := backend(t, pool, nil)
 	one, two := raise(t, b, "one", 1), raise(t, b, "two", 1)
 	tx := owner(t, pool, "set local deadlock_timeout = '1min'") // the commit shall find the deadlock
@@ -324,7 +325,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 // TestFunctionsNeedReadCommitted: with an old snapshot they would judge an old mark.
 func TestFunctionsNeedReadCommitted(t *testing.T) {
 	t.Parallel()
-	pool := open(t, newDatabase(t))
+	pool := pgtxtest.Open(t, pgtxtest.Database(t))
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		for _, sql := range []string{
 			"select fencegate.raise('r', 1, '')", "select fencegate.retire('r', 1, '')", "select fencegate.evict('r', 1, '')",
@@ -346,7 +347,7 @@ func TestFunctionsNeedReadCommitted(t *testing.T) {
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	p := &proxy{}
-	b := backend(t, open(t, newDatabase(t), p.through(t)), nil)
+	b := backend(t, pgtxtest.Open(t, pgtxtest.Database(t), p.through(t)), nil)
 	tok := raise(t, b, "r", 1)
 	stale := token("r", 1)
 	ops := map[string]func(n int64) error{

@@ -9,55 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
-	"github.com/fencegate/fencegate/migrations"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/pgstore"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
-
-// migrate brings a database to the newest schema.
-func migrate(url string) error {
-	ctx := context.Background()
-	m, err := migrations.Open(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	_, err = m.Up(ctx)
-	return err
-}
-
-// newDatabase returns the URL of a migrated database of the shared server.
-func newDatabase(tb testing.TB) string {
-	tb.Helper()
-	return testenv.SharedPostgres(tb).NewDatabaseFrom(tb, "fencegate", migrate)
-}
-
-// open returns a pool of up to 20 connections; change may alter its configuration.
-func open(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
-	tb.Helper()
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c.MaxConns = 20
-	for _, f := range change {
-		f(c)
-	}
-	pool, err := pgxpool.NewWithConfig(tb.Context(), c)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
-	return pool
-}
-
-// as makes the pool work as a role, as one that logged in with it.
-func as(role string) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }
-}
 
 func backend(tb testing.TB, pool *pgxpool.Pool, o *pgstore.Options) *pgstore.Backend {
 	tb.Helper()
@@ -71,7 +29,7 @@ func backend(tb testing.TB, pool *pgxpool.Pool, o *pgstore.Options) *pgstore.Bac
 // fresh returns a backend in a database of its own, with the gateway's rights only.
 func fresh(tb testing.TB) (*pgstore.Backend, *pgxpool.Pool) {
 	tb.Helper()
-	pool := open(tb, newDatabase(tb), as("fencegate_gateway"))
+	pool := pgtxtest.Open(tb, pgtxtest.Database(tb), pgtxtest.As("fencegate_gateway"))
 	return backend(tb, pool, nil), pool
 }
 
@@ -144,6 +102,6 @@ func blocked(tb testing.TB, pool *pgxpool.Pool, n int) {
 // freshOwner is fresh with the rights of the database's owner.
 func freshOwner(tb testing.TB) (*pgstore.Backend, *pgxpool.Pool) {
 	tb.Helper()
-	pool := open(tb, newDatabase(tb))
+	pool := pgtxtest.Open(tb, pgtxtest.Database(tb))
 	return backend(tb, pool, nil), pool
 }

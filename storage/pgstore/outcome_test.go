@@ -14,73 +14,39 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/pgstore"
 )
 
-// lockError is what pgx answers where it noticed in the middle that a connection is gone: it
-// says that it is safe to retry, although COMMIT may have been sent.
-type lockError struct{}
-
-func (lockError) Error() string     { return "conn closed" }
-func (lockError) SafeToRetry() bool { return true }
-
-func pgError(severity, code string) error {
-	return fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: severity, SeverityUnlocalized: severity, Code: code})
-}
-
-// TestClassification is the table of what an error means, by where it came.
-func TestClassification(t *testing.T) {
+// TestAgain: an attempt is repeated only if it surely did not happen, for no reason of its own.
+func TestAgain(t *testing.T) {
 	t.Parallel()
-	const failed, unknown = fencing.Failed, fencing.Unknown
-	conn, err := pgx.Connect(t.Context(), testenv.SharedPostgres(t).URL())
-	if err != nil {
-		t.Fatal(err)
+	server := func(code string) error {
+		return fmt.Errorf("wrapped: %w", &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: code})
 	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	for _, c := range []struct {
-		name                     string
-		err                      error
-		alone, beside, committed fencing.Outcome // before COMMIT was sent; before it in one batch; for COMMIT itself
-		again                    bool            // an attempt that ended so before COMMIT is repeated
+	for name, c := range map[string]struct {
+		err  error
+		want bool
 	}{
-		{"serialization failure", pgError("ERROR", "40001"), failed, failed, failed, true},
-		{"deadlock", pgError("ERROR", "40P01"), failed, failed, failed, true},
-		{"constraint, deferred too", pgError("ERROR", "23514"), failed, failed, failed, false},
-		{"lock timeout", pgError("ERROR", "55P03"), failed, failed, failed, false},
-		{"cancelled", pgError("ERROR", "57014"), failed, failed, failed, false},
-		{"idle in transaction", pgError("FATAL", "25P03"), failed, failed, failed, false},
-		{"terminated", pgError("FATAL", "57P01"), failed, failed, unknown, false},
-		{"crashed", pgError("FATAL", "57P02"), failed, failed, unknown, false},
-		{"panic", pgError("PANIC", "XX000"), failed, failed, unknown, false},
-		{"connection lost", io.ErrUnexpectedEOF, failed, unknown, unknown, false},
-		{"connection lost, as pgx says it", fmt.Errorf("wrapped: %w", lockError{}), failed, unknown, unknown, false},
-		{"context ended", context.DeadlineExceeded, failed, unknown, unknown, false},
-		{"moved", pgstore.ErrMoved, failed, unknown, unknown, true},
+		"serialization failure": {server("40001"), true},
+		"deadlock":              {server("40P01"), true},
+		"moved":                 {pgstore.ErrMoved, true},
+		"constraint":            {server("23514"), false},
+		"lock timeout":          {server("55P03"), false},
+		"cancelled":             {server("57014"), false},
+		"idle in transaction":   {server("25P03"), false},
+		"terminated":            {server("57P01"), false},
+		"connection lost":       {io.ErrUnexpectedEOF, false},
+		"context ended":         {context.DeadlineExceeded, false},
 	} {
-		for where, got := range map[string][2]fencing.Outcome{
-			"alone":    {fencing.OutcomeOf(pgstore.Before(c.err, false)), c.alone},
-			"beside":   {fencing.OutcomeOf(pgstore.Before(c.err, true)), c.beside},
-			"COMMIT's": {fencing.OutcomeOf(pgstore.Committed(conn, pgconn.CommandTag{}, c.err)), c.committed},
-		} {
-			if got[0] != got[1] {
-				t.Errorf("%s, %s: got %v, want %v", c.name, where, got[0], got[1])
-			}
-		}
-		if got := pgstore.Again(pgstore.Before(c.err, false)); got != c.again {
-			t.Errorf("%s: again = %t, want %t", c.name, got, c.again)
+		if got := pgstore.Again(fencing.AsFailed(c.err)); got != c.want {
+			t.Errorf("%s: again = %t, want %t", name, got, c.want)
 		}
 		if pgstore.Again(fencing.AsUnknown(c.err)) {
-			t.Errorf("%s: an unknown outcome is tried again", c.name)
+			t.Errorf("%s: an unknown outcome is tried again", name)
 		}
-	}
-	if got := pgstore.Committed(conn, pgconn.NewCommandTag("COMMIT"), nil); got != nil {
-		t.Errorf("COMMIT: got %v, want nil", got)
-	}
-	wantOutcome(t, pgstore.Committed(conn, pgconn.NewCommandTag("ROLLBACK"), nil), failed)
-	if pgstore.Before(nil, true) != nil {
-		t.Error("nil did not stay nil")
 	}
 }
 
@@ -92,11 +58,11 @@ func TestReplyLost(t *testing.T) {
 		for _, way := range []string{"commit", "update", "raise"} {
 			t.Run(lose+"/"+way, func(t *testing.T) {
 				t.Parallel()
-				url := newDatabase(t)
-				direct := backend(t, open(t, url), nil)
+				url := pgtxtest.Database(t)
+				direct := backend(t, pgtxtest.Open(t, url), nil)
 				tok := raise(t, direct, "r", 1)
 				p := &proxy{}
-				b := backend(t, open(t, url, p.through(t), func(c *pgxpool.Config) {
+				b := backend(t, pgtxtest.Open(t, url, p.through(t), func(c *pgxpool.Config) {
 					c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the proxy looks for the word
 				}), nil)
 				ready := raise(t, b, "other", 1)
@@ -139,8 +105,8 @@ func TestReplyLost(t *testing.T) {
 // TestFailedEarly: what surely did not happen is failed, never unknown.
 func TestFailedEarly(t *testing.T) {
 	t.Parallel()
-	url := newDatabase(t)
-	pool := open(t, url, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	url := pgtxtest.Database(t)
+	pool := pgtxtest.Open(t, url, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	b := backend(t, pool, nil)
 	tok := raise(t, b, "r", 1)
 	all := map[string]func(context.Context) error{
@@ -211,7 +177,8 @@ func TestWaitIsCancelled(t *testing.T) {
 // TestErrorsShowNoGrant provokes a failed constraint, whose detail shows the row.
 func TestErrorsShowNoGrant(t *testing.T) {
 	t.Parallel()
-	b, pool := freshOwner(t)
+	pool := pgtxtest.Open(t, pgtxtest.NewDatabase(t))
+	b := backend(t, pool, nil)
 	if _, err := pool.Exec(t.Context(), "alter table fencegate.marks add check (number <> 13), add check (base < 1)"); err != nil {
 		t.Fatal(err)
 	}

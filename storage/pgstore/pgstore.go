@@ -42,15 +42,12 @@ package pgstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -72,17 +69,25 @@ type Options struct {
 // The errors of [New].
 var (
 	// ErrSchema says that the database lacks the schema, or has an older one.
-	ErrSchema = errors.New("the fencegate schema is missing or too old: run fencegate migrate up --database ...")
+	ErrSchema = pgtx.ErrSchema
 	// ErrStandby says that the server is a standby, which can store nothing.
-	ErrStandby = errors.New("the server is a standby")
+	ErrStandby = pgtx.ErrStandby
 )
+
+// Configure prepares a pool's configuration for servers with synchronous standbys. When the
+// wait for a standby is cancelled, the server answers COMMIT with success and a warning;
+// a hook notes the warning, and the outcome becomes unknown instead of applied. Hooks that
+// are set already go on working. Without synchronous standbys it is not needed.
+//
+// pglock.Configure does the same: for a pool that both use, either is enough, and both
+// are harmless.
+func Configure(c *pgxpool.Config) { pgtx.Configure(c) }
 
 // Backend is a storage.Backend in a PostgreSQL database. It is safe for concurrent use,
 // starts no goroutine, and leaves the pool to whoever opened it.
 type Backend struct {
-	pool    *pgxpool.Pool
-	o       Options
-	maxIdle string // MaxIdle for the server
+	pool *pgxpool.Pool
+	o    Options
 }
 
 var _ storage.Backend = (*Backend)(nil)
@@ -92,9 +97,6 @@ var _ storage.Backend = (*Backend)(nil)
 // the role fencegate_gateway has. A pool whose default is the simple protocol is refused:
 // it would put grant ids, which are secrets, into the text of statements.
 func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) {
-	if pool == nil {
-		return nil, &fencing.InvalidError{What: "pool", Allowed: "one, not nil"}
-	}
 	opt := Options{}
 	if o != nil {
 		opt = *o
@@ -110,38 +112,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 			return nil, &fencing.InvalidError{What: what, Got: d.String(), Allowed: "1ms to 24h, in whole milliseconds"}
 		}
 	}
-	if pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		return nil, &fencing.InvalidError{
-			What: "DefaultQueryExecMode of the pool", Got: "simple protocol",
-			Allowed: "any mode with bind parameters (behind a transaction pooler: exec)",
-		}
-	}
-	if err := check(ctx, pool); err != nil {
+	if err := pgtx.Check(ctx, pool, schemaVersion); err != nil {
 		return nil, err
 	}
-	return &Backend{pool: pool, o: opt, maxIdle: milliseconds(opt.MaxIdle)}, nil
-}
-
-func check(ctx context.Context, pool *pgxpool.Pool) error {
-	var standby, schema bool
-	if err := pool.QueryRow(ctx, serverSQL).Scan(&standby, &schema); err != nil {
-		return fencing.AsFailed(fmt.Errorf("look at the database: %w", err))
-	}
-	if standby {
-		return ErrStandby
-	}
-	if !schema {
-		return fmt.Errorf("the database %s has no schema fencegate: %w", pool.Config().ConnConfig.Database, ErrSchema)
-	}
-	var version int
-	if err := pool.QueryRow(ctx, versionSQL).Scan(&version); err != nil {
-		return fencing.AsFailed(fmt.Errorf("look at the schema: %w", err))
-	}
-	if version < schemaVersion {
-		return fmt.Errorf("the database %s has version %d of the schema, want %d: %w",
-			pool.Config().ConnConfig.Database, version, schemaVersion, ErrSchema)
-	}
-	return nil
+	return &Backend{pool: pool, o: opt}, nil
 }
 
 // Warnings tells, in words, which settings of the server or of this pool's role weaken
@@ -166,13 +140,8 @@ func (b *Backend) Warnings(ctx context.Context) ([]string, error) {
 	if commit == "off" || commit == "local" {
 		list = append(list, "synchronous_commit is "+commit+": fenced transactions switch it on, but whatever else writes to this database can lose what was acknowledged")
 	}
-	if standbys != "" && !configured(conn.Conn()) {
+	if standbys != "" && !pgtx.Configured(conn.Conn()) {
 		list = append(list, "there are synchronous standbys, and the pool was not prepared with pgstore.Configure: a commit that came back before its standby had it counts as applied")
 	}
 	return list, nil
-}
-
-// milliseconds writes a duration as the server reads it; what is left of one counts whole.
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(max(1, int64(d/time.Millisecond)), 10) + "ms"
 }

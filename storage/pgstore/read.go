@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -34,7 +35,7 @@ func (b *Backend) GetFenced(ctx context.Context, t fencing.Token, key string) (s
 	err := b.pool.QueryRow(ctx, getFencedSQL, t.Resource, t.Number, t.Grant, key).
 		Scan(&m.Number, &m.Grant, &m.Retired, &rec.Value, &rec.Version)
 	if err != nil {
-		return storage.Record{}, fencing.AsFailed(scrub(err))
+		return storage.Record{}, fencing.AsFailed(pgtx.Scrub(err))
 	}
 	if err := m.Current(t); err != nil {
 		return storage.Record{}, err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage/pgstore"
 )
@@ -31,7 +32,7 @@ func TestParallelMigrations(t *testing.T) {
 	for i, url := range urls {
 		wg.Go(func() {
 			<-start
-			errs[i] = migrate(url)
+			errs[i] = pgtxtest.Migrate(url)
 		})
 	}
 	close(start)
@@ -40,7 +41,7 @@ func TestParallelMigrations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, url := range urls {
-		b := backend(t, open(t, url, as("fencegate_gateway")), nil)
+		b := backend(t, pgtxtest.Open(t, url, pgtxtest.As("fencegate_gateway")), nil)
 		if err := put(t.Context(), b, raise(t, b, "r", 1), "k", "v"); err != nil {
 			t.Errorf("commit: %v", err)
 		}
@@ -49,7 +50,7 @@ func TestParallelMigrations(t *testing.T) {
 
 func TestRights(t *testing.T) {
 	t.Parallel()
-	url := newDatabase(t)
+	url := pgtxtest.NewDatabase(t)
 	for role, statements := range map[string][]string{
 		"fencegate_gateway": {
 			"update fencegate.marks set number = 1", "update fencegate.marks set retired = false", "delete from fencegate.marks",
@@ -63,7 +64,7 @@ func TestRights(t *testing.T) {
 			"select fencegate.raise('a', 1, '')", "select fencegate.retire('a', 1, '')", "select fencegate.evict('a', 1, '')", "select fencegate.incarnation()",
 		},
 	} {
-		pool := open(t, url, as(role))
+		pool := pgtxtest.Open(t, url, pgtxtest.As(role))
 		for _, sql := range statements {
 			_, err := pool.Exec(t.Context(), sql)
 			if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "42501" {
@@ -72,15 +73,15 @@ func TestRights(t *testing.T) {
 		}
 	}
 	var n int
-	if err := open(t, url).QueryRow(t.Context(), `select count(*) from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+	if err := pgtxtest.Open(t, url).QueryRow(t.Context(), `select count(*) from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
 		where p.pronamespace = 'fencegate'::regnamespace and a.grantee = 0`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d functions may be called by everybody, %v", n, err)
 	}
-	if err := open(t, url).QueryRow(t.Context(), `select count(*) from pg_proc where pronamespace = 'fencegate'::regnamespace
+	if err := pgtxtest.Open(t, url).QueryRow(t.Context(), `select count(*) from pg_proc where pronamespace = 'fencegate'::regnamespace
 		and not coalesce('search_path=pg_catalog, pg_temp' = any(proconfig), false)`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d functions have no pinned search_path, %v", n, err)
 	}
-	if err := open(t, url).QueryRow(t.Context(), `select count(*) from pg_class where relnamespace = 'fencegate'::regnamespace
+	if err := pgtxtest.Open(t, url).QueryRow(t.Context(), `select count(*) from pg_class where relnamespace = 'fencegate'::regnamespace
 		and relpersistence <> 'p'`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d tables are not permanent, %v", n, err)
 	}
@@ -88,12 +89,12 @@ func TestRights(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	empty := open(t, testenv.SharedPostgres(t).NewDatabase(t))
+	empty := pgtxtest.Open(t, testenv.SharedPostgres(t).NewDatabase(t))
 	if _, err := pgstore.New(t.Context(), empty, nil); !errors.Is(err, pgstore.ErrSchema) || !strings.Contains(err.Error(), "fencegate migrate up") {
 		t.Errorf("an empty database: got %v, want ErrSchema and what to do", err)
 	}
-	url := newDatabase(t)
-	pool := open(t, url)
+	url := pgtxtest.NewDatabase(t)
+	pool := pgtxtest.Open(t, url)
 	if _, err := pgstore.New(t.Context(), nil, nil); !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("no pool: got %v, want ErrInvalid", err)
 	}
@@ -104,7 +105,7 @@ func TestNew(t *testing.T) {
 			}
 		}
 	}
-	simple := open(t, url, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol })
+	simple := pgtxtest.Open(t, url, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol })
 	if _, err := pgstore.New(t.Context(), simple, nil); !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("the simple protocol: got %v, want ErrInvalid", err)
 	}
@@ -119,7 +120,7 @@ func TestNew(t *testing.T) {
 // TestWarnings looks at the shared server, which runs without fsync.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	b := backend(t, open(t, newDatabase(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "off" }), nil)
+	b := backend(t, pgtxtest.Open(t, pgtxtest.Database(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "off" }), nil)
 	list, err := b.Warnings(t.Context())
 	if err != nil || len(list) != 3 {
 		t.Fatalf("got %q, %v, want three", list, err)

@@ -3,8 +3,6 @@ package pgstore
 import _ "embed"
 
 var (
-	//go:embed sql/settings.sql
-	settingsSQL string
 	//go:embed sql/lock.sql
 	lockSQL string
 	//go:embed sql/marks.sql
@@ -29,10 +27,6 @@ var (
 	getFencedSQL string
 	//go:embed sql/list.sql
 	listSQL string
-	//go:embed sql/server.sql
-	serverSQL string
-	//go:embed sql/version.sql
-	versionSQL string
 	//go:embed sql/durability.sql
 	durabilitySQL string
 )

@@ -4,21 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 )
-
-// Always said, never left to a default: at another level, the statement behind the lock would
-// read what was there before the wait.
-var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-
-// cleanupTimeout bounds a rollback after the caller's context may have ended. A server that
-// does not answer loses the connection, which ends the transaction as well.
-const cleanupTimeout = 2 * time.Second
 
 // attempts is how often a commit is tried that a deadlock or a serialization failure ended.
 const attempts = 5
@@ -26,58 +18,6 @@ const attempts = 5
 // errMoved says that a token was not the mark when the fence looked, and is now: it was
 // raised in between. Nothing but another look is right.
 var errMoved = errors.New("the mark changed while it was checked")
-
-// call runs one statement in a transaction of its own, in one round trip. wait is the longest
-// wait for one lock. read is called with the rows, which it need not close.
-func (b *Backend) call(ctx context.Context, wait time.Duration, read func(pgx.Rows) error, sql string, args ...any) error {
-	conn, err := b.pool.Acquire(ctx)
-	if err != nil {
-		return fencing.AsFailed(err)
-	}
-	defer conn.Release()
-	if err := ctx.Err(); err != nil { // from here on, an error may have come after COMMIT
-		return fencing.AsFailed(err)
-	}
-	batch := &pgx.Batch{}
-	batch.BeginTx(readCommitted)
-	batch.Queue(settingsSQL, b.maxIdle, milliseconds(wait))
-	batch.Queue(sql, args...)
-	batch.Queue("commit")
-	unconfirmed(conn.Conn())
-	br := conn.SendBatch(ctx, batch)
-	defer rollback(ctx, conn)
-	defer br.Close()
-	for range 2 { // begin and settings
-		if _, err := br.Exec(); err != nil {
-			return before(err, true)
-		}
-	}
-	rows, err := br.Query()
-	if err == nil {
-		err = read(rows)
-		rows.Close()
-		if rows.Err() != nil {
-			err = rows.Err()
-		}
-	}
-	if err != nil {
-		return before(err, true)
-	}
-	tag, err := br.Exec()
-	return committed(conn.Conn(), tag, err)
-}
-
-// rollback ends a transaction that is still open.
-func rollback(ctx context.Context, conn *pgxpool.Conn) {
-	c := conn.Conn()
-	if c.IsClosed() || c.PgConn().TxStatus() == 'I' {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
-	// Where it fails, the pool closes the connection.
-	_, _ = c.Exec(ctx, "rollback")
-}
 
 // enter begins a transaction whose first statement locks the marks, if the tokens are the
 // marks, and returns it with the bases of their resources. more queues what is to be read in
@@ -87,8 +27,7 @@ func (b *Backend) enter(ctx context.Context, conn *pgxpool.Conn, tokens []fencin
 	more func(*pgx.Batch), done func(pgx.BatchResults) error,
 ) (pgx.Tx, map[string]int64, error) {
 	batch := &pgx.Batch{}
-	batch.BeginTx(readCommitted)
-	batch.Queue(settingsSQL, b.maxIdle, "")
+	pgtx.Begin(batch, pgtx.Limits{Idle: b.o.MaxIdle})
 	resources, numbers, grants := columns(tokens)
 	batch.Queue(lockSQL, resources, numbers, grants)
 	if more != nil {
@@ -103,7 +42,7 @@ func (b *Backend) enter(ctx context.Context, conn *pgxpool.Conn, tokens []fencin
 		err = closing
 	}
 	if err != nil {
-		return nil, nil, before(err, false)
+		return nil, nil, pgtx.Before(err, false)
 	}
 	if len(bases) < len(tokens) {
 		return nil, nil, b.explain(ctx, conn, tokens)
@@ -112,10 +51,8 @@ func (b *Backend) enter(ctx context.Context, conn *pgxpool.Conn, tokens []fencin
 }
 
 func readLocked(br pgx.BatchResults) (map[string]int64, error) {
-	for range 2 { // begin and settings
-		if _, err := br.Exec(); err != nil {
-			return nil, err
-		}
+	if err := pgtx.Began(br); err != nil {
+		return nil, err
 	}
 	rows, err := br.Query()
 	if err != nil {
@@ -153,7 +90,7 @@ func (b *Backend) explain(ctx context.Context, conn *pgxpool.Conn, tokens []fenc
 		err = closing
 	}
 	if err != nil {
-		return fencing.AsFailed(fmt.Errorf("read the marks of refused tokens: %w", scrub(err)))
+		return fencing.AsFailed(fmt.Errorf("read the marks of refused tokens: %w", pgtx.Scrub(err)))
 	}
 	for _, t := range tokens {
 		if err := marks[t.Resource].Current(t); err != nil {
@@ -166,7 +103,7 @@ func (b *Backend) explain(ctx context.Context, conn *pgxpool.Conn, tokens []fenc
 // again reports whether an attempt that ended with err, before its COMMIT, may be repeated.
 func again(err error) bool {
 	return fencing.OutcomeOf(err) == fencing.Failed &&
-		(errors.Is(err, errMoved) || hasCode(err, serializationFailure, deadlockDetected))
+		(errors.Is(err, errMoved) || pgtx.HasCode(err, pgtx.SerializationFailure, pgtx.DeadlockDetected))
 }
 
 func columns(tokens []fencing.Token) (resources []string, numbers []int64, grants []string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx"
 )
 
 // errManaged is what fn gets that ends its transaction.
@@ -38,7 +39,7 @@ func (b *Backend) Update(ctx context.Context, fn func(pgx.Tx) error, tokens ...f
 		return fencing.AsFailed(err)
 	}
 	defer conn.Release()
-	defer rollback(ctx, conn) // on every way out that did not commit, a panic too
+	defer pgtx.Rollback(ctx, conn) // on every way out that did not commit, a panic too
 	tx, err := b.enterAgain(ctx, conn, tokens)
 	if err != nil {
 		return err
@@ -57,9 +58,9 @@ func (b *Backend) Update(ctx context.Context, fn func(pgx.Tx) error, tokens ...f
 	if err := ctx.Err(); err != nil {
 		return fencing.AsFailed(err)
 	}
-	unconfirmed(conn.Conn())
+	pgtx.Forget(conn.Conn())
 	tag, err := conn.Exec(ctx, "commit")
-	return committed(conn.Conn(), tag, err)
+	return pgtx.Committed(conn.Conn(), tag, err)
 }
 
 // admit validates the tokens and sorts them by resource.
@@ -98,7 +99,7 @@ func (b *Backend) enterAgain(ctx context.Context, conn *pgxpool.Conn, tokens []f
 		if n == attempts || !again(err) {
 			return tx, err
 		}
-		rollback(ctx, conn)
+		pgtx.Rollback(ctx, conn)
 		if !pause(ctx, n) {
 			return tx, err
 		}

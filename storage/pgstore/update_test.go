@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/storage/pgstore"
 )
 
@@ -177,11 +178,11 @@ func TestMaxIdle(t *testing.T) {
 // TestSettings looks at what a fenced transaction runs with, by what the session has.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	url := newDatabase(t)
+	url := pgtxtest.Database(t)
 	for have, want := range map[string]string{
 		"off": "on", "local": "on", "on": "on", "remote_write": "remote_write", "remote_apply": "remote_apply",
 	} {
-		b := backend(t, open(t, url, func(c *pgxpool.Config) {
+		b := backend(t, pgtxtest.Open(t, url, func(c *pgxpool.Config) {
 			c.ConnConfig.RuntimeParams["synchronous_commit"] = have
 			c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 			c.ConnConfig.RuntimeParams["client_min_messages"] = "error"

@@ -1,7 +1,8 @@
-package pgstore
+package pgtx
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,21 +12,21 @@ import (
 
 var errUnconfirmed = errors.New("the commit was not confirmed by a synchronous standby")
 
-// before judges an error that came for a statement in front of COMMIT. sent says that COMMIT
+// Before judges an error that came for a statement in front of COMMIT. sent says that COMMIT
 // was in the same batch: then only an answer of the server shows that it was not reached.
-func before(err error, sent bool) error {
+func Before(err error, sent bool) error {
 	if err == nil {
 		return nil
 	}
-	err = scrub(err)
+	err = Scrub(err)
 	if _, answered := errors.AsType[*pgconn.PgError](err); answered || !sent || unsent(err) {
 		return fencing.AsFailed(err)
 	}
 	return fencing.AsUnknown(err)
 }
 
-// committed judges the answer to COMMIT.
-func committed(conn *pgx.Conn, tag pgconn.CommandTag, err error) error {
+// Committed judges the answer to COMMIT.
+func Committed(conn *pgx.Conn, tag pgconn.CommandTag, err error) error {
 	late := unconfirmed(conn)
 	if err == nil {
 		switch {
@@ -36,7 +37,7 @@ func committed(conn *pgx.Conn, tag pgconn.CommandTag, err error) error {
 		}
 		return nil
 	}
-	err = scrub(err)
+	err = Scrub(err)
 	if errors.Is(err, pgx.ErrTxCommitRollback) || unsent(err) {
 		return fencing.AsFailed(err)
 	}
@@ -47,12 +48,14 @@ func committed(conn *pgx.Conn, tag pgconn.CommandTag, err error) error {
 	return fencing.AsUnknown(err)
 }
 
+// The codes that the backends ask for.
 const (
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
-	idleInTransaction    = "25P03" // ends the session before it reads a COMMIT
+	SerializationFailure = "40001"
+	DeadlockDetected     = "40P01"
+	LockNotAvailable     = "55P03"
 )
+
+const idleInTransaction = "25P03" // ends the session before it reads a COMMIT
 
 // unsent reports whether COMMIT has surely not been sent with its batch: a statement in it could
 // not be prepared. pgconn.SafeToRetry would be wrong here: where a connection is lost after
@@ -62,22 +65,15 @@ func unsent(err error) bool {
 	return unprepared
 }
 
-func hasCode(err error, codes ...string) bool {
+// HasCode reports whether err is an answer of the server with one of the codes.
+func HasCode(err error, codes ...string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return false
-	}
-	for _, c := range codes {
-		if e.Code == c {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(codes, e.Code)
 }
 
-// scrub empties what a server adds to an error: the detail of a failed constraint shows the
+// Scrub empties what a server adds to an error: the detail of a failed constraint shows the
 // row, with its grant id.
-func scrub(err error) error {
+func Scrub(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		e.Detail, e.Where, e.InternalQuery = "", "", ""
 	}

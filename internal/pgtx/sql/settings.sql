@@ -1,6 +1,6 @@
--- Returns one row without meaning. $1 is MaxIdle, $2 the longest wait for one lock, both like '5000ms'; an empty $2 leaves it as it is.
+-- Returns one row without meaning. $1 is the longest idle time in the transaction, $2 the longest wait for one lock, both like '5000ms'; an empty one is left as it is.
 select
-	set_config('idle_in_transaction_session_timeout', $1::text, true),
+	case when $1::text <> '' then set_config('idle_in_transaction_session_timeout', $1::text, true) end,
 	case when $2::text <> '' then set_config('lock_timeout', $2::text, true) end,
 	-- off loses acknowledged writes when one server process is killed, local when a standby takes over
 	case when current_setting('synchronous_commit') in ('off', 'local') then set_config('synchronous_commit', 'on', true) end,

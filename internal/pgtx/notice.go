@@ -1,4 +1,4 @@
-package pgstore
+package pgtx
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 
 // What is noted on a connection.
 const (
-	noteConfigured  = "fencegate/pgstore: configured"
-	noteUnconfirmed = "fencegate/pgstore: commit without its standby"
+	noteConfigured  = "fencegate: configured"
+	noteUnconfirmed = "fencegate: commit without its standby"
 )
 
 // Configure prepares a pool's configuration for servers with synchronous standbys. When the
 // wait for a standby is cancelled, the server answers COMMIT with success and a warning;
-// this hook notes the warning, and the outcome becomes unknown instead of applied. Hooks that
-// are set already go on working. Without synchronous standbys it is not needed.
+// this hook notes the warning on the connection, and [Committed] reads it. Hooks that are
+// set already go on working. A second call changes nothing: it makes the same notes.
 func Configure(c *pgxpool.Config) {
 	notice := c.ConnConfig.OnNotice
 	c.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
@@ -39,9 +39,14 @@ func Configure(c *pgxpool.Config) {
 	}
 }
 
-func configured(conn *pgx.Conn) bool {
+// Configured reports whether the connection's pool was prepared by [Configure].
+func Configured(conn *pgx.Conn) bool {
 	return conn.PgConn().CustomData()[noteConfigured] != nil
 }
+
+// Forget drops what an earlier COMMIT left on the connection. It is called before the next
+// one is sent.
+func Forget(conn *pgx.Conn) { unconfirmed(conn) }
 
 // unconfirmed reports whether the last COMMIT came back without its standby, once.
 func unconfirmed(conn *pgx.Conn) bool {

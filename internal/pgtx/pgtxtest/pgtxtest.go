@@ -1,0 +1,146 @@
+// Package pgtxtest gives the tests of the Postgres backends databases with the schema, and
+// pools on them.
+package pgtxtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/migrations"
+)
+
+// Migrate brings a database to the newest schema.
+func Migrate(url string) error {
+	ctx := context.Background()
+	m, err := migrations.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	_, err = m.Up(ctx)
+	return err
+}
+
+// NewDatabase returns the URL of a new migrated database of the shared server, for tests that
+// change its schema or its version.
+func NewDatabase(tb testing.TB) string {
+	tb.Helper()
+	return testenv.SharedPostgres(tb).NewDatabaseFrom(tb, "fencegate", Migrate)
+}
+
+// Like the shared server, they live as long as the process.
+var lent struct {
+	mu       sync.Mutex // held while a database is made
+	made     int
+	template string
+	idle     []string // URLs
+}
+
+// Database returns the URL of a migrated database of the shared server that is empty and that
+// no other test uses meanwhile. To empty one is far quicker than to copy and drop one, so it
+// is lent to the next test. One whose test failed is left to its end.
+func Database(tb testing.TB) string {
+	tb.Helper()
+	server := testenv.SharedPostgres(tb)
+	url, err := borrow(tb.Context(), server.URL(), server.Addr())
+	if err != nil {
+		tb.Fatalf("lend a database: %v", err)
+	}
+	tb.Cleanup(func() { // after the pools, which are opened later, have been closed
+		if tb.Failed() {
+			return
+		}
+		if err := clean(url); err != nil {
+			tb.Errorf("empty a database: %v", err)
+			return
+		}
+		lent.mu.Lock()
+		defer lent.mu.Unlock()
+		lent.idle = append(lent.idle, url)
+	})
+	return url
+}
+
+func borrow(ctx context.Context, admin, addr string) (string, error) {
+	lent.mu.Lock()
+	defer lent.mu.Unlock()
+	if n := len(lent.idle); n > 0 {
+		url := lent.idle[n-1]
+		lent.idle = lent.idle[:n-1]
+		return url, nil
+	}
+	if lent.template == "" {
+		url, err := create(ctx, admin, addr, "template1")
+		if err != nil {
+			return "", err
+		}
+		if err := Migrate(url); err != nil {
+			return "", err
+		}
+		lent.template = fmt.Sprintf("lent_%d", lent.made)
+	}
+	return create(ctx, admin, addr, lent.template)
+}
+
+func create(ctx context.Context, admin, addr, template string) (string, error) {
+	lent.made++
+	name := fmt.Sprintf("lent_%d", lent.made)
+	return "postgres://postgres@" + addr + "/" + name + "?sslmode=disable",
+		exec(ctx, admin, "create database "+name+" template "+template)
+}
+
+// clean ends the sessions that the test left, for one that waits for a lock does not notice
+// that its client is gone; then nothing can come late.
+func clean(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return exec(ctx, url,
+		"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'",
+		"delete from fencegate.records", "delete from fencegate.marks", "delete from fencegate.locks",
+		"update fencegate.meta set floor = 0 where floor <> 0")
+}
+
+func exec(ctx context.Context, url string, statements ...string) error {
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	for _, sql := range statements {
+		if _, err := c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+// Open returns a pool of up to 20 connections; change may alter its configuration.
+func Open(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	tb.Helper()
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.MaxConns = 20
+	for _, f := range change {
+		f(c)
+	}
+	pool, err := pgxpool.NewWithConfig(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// As makes a pool work as a role, as one that logged in with it.
+func As(role string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }
+}

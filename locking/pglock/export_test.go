@@ -1,7 +1,0 @@
-package pglock
-
-// The classification of errors, for its table.
-var (
-	Before    = before
-	Committed = committed
-)

@@ -1,2 +1,0 @@
--- Returns the version of the schema.
-select version from fencegate.meta
