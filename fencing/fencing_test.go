@@ -161,7 +161,11 @@ func TestOutcomes(t *testing.T) {
 	if err := fencing.AsFailed(plain); !errors.Is(err, fencing.ErrFailed) || !errors.Is(err, plain) || errors.Is(err, fencing.ErrUnknown) {
 		t.Errorf("AsFailed(%v) = %v: wrong identity", plain, err)
 	}
-	if fencing.AsFailed(nil) != nil || fencing.AsUnknown(nil) != nil {
+	if err := fencing.AsPartial(fencing.AsFailed(&fencing.StaleError{})); fencing.OutcomeOf(err) != fencing.Unknown ||
+		!errors.Is(err, fencing.ErrUnknown) || errors.Is(err, fencing.ErrFailed) || !errors.Is(err, fencing.ErrStale) {
+		t.Errorf("AsPartial = %v: wrong identity", err)
+	}
+	if fencing.AsPartial(nil) != nil || fencing.AsFailed(nil) != nil || fencing.AsUnknown(nil) != nil {
 		t.Error("nil did not stay nil")
 	}
 }

@@ -48,6 +48,25 @@ func AsFailed(err error) error { return withOutcome(err, Failed, ErrFailed) }
 // already keeps it.
 func AsUnknown(err error) error { return withOutcome(err, Unknown, ErrUnknown) }
 
+// AsPartial marks err as [Unknown] whatever it said of itself: it belongs to a call of
+// several steps, of which one before it took effect. Nil stays nil. Everything else that
+// err matches it still matches, but for ErrFailed.
+func AsPartial(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &partialError{err}
+}
+
+type partialError struct{ err error }
+
+func (e *partialError) Error() string      { return "partly done: " + e.err.Error() }
+func (e *partialError) As(target any) bool { return errors.As(e.err, target) }
+func (e *partialError) Outcome() Outcome   { return Unknown }
+func (e *partialError) Is(target error) bool {
+	return target == ErrUnknown || target != ErrFailed && errors.Is(e.err, target)
+}
+
 func withOutcome(err error, o Outcome, sentinel error) error {
 	if err == nil {
 		return nil

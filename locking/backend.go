@@ -12,8 +12,8 @@ type Request struct {
 	// Resource is what to lock.
 	Resource string
 	// Grant is the grant id: fencing.NewGrant for every new attempt, the same again to
-	// ask after an attempt whose reply was lost. A secret.
-	Grant string
+	// ask after an attempt whose reply was lost. A secret, which JSON hides too.
+	Grant string `json:"-"`
 	// Label is what the holder calls itself, shown in Status; at most 200 bytes of
 	// printable ASCII. Not a secret.
 	Label string

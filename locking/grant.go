@@ -21,11 +21,18 @@ func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
 	if err := r.Validate(); err != nil {
 		return Granted{}, err
 	}
+	leave, err := i.attempts.enter(ctx, r.Resource, r.Grant)
+	if err != nil {
+		return Granted{}, err
+	}
+	defer leave()
+	w := i.lines.join(r)
+	defer i.lines.leave(r.Resource, w)
 	var hold Hold
 	var sent time.Time
 	lost := false // the last answer was lost: there may be a hold, of whatever number
 	for round := 1; ; round++ {
-		h, at, err := i.acquire(ctx, r, arrived)
+		h, at, err := i.acquire(ctx, r, w, arrived)
 		if fencing.OutcomeOf(err) == fencing.Unknown {
 			lost = true
 			if round < maxRounds && ctx.Err() == nil {
@@ -77,6 +84,9 @@ func (i *LocalIssuer) settle(ctx context.Context, h Hold) (floor int64, err erro
 		switch {
 		case err == nil:
 		case ok:
+			if n, ours := overtaken(ctx, f, h.Token, stale); ours {
+				return n - 1, nil // asked for one above that, the lock store returns that hold
+			}
 			i.reissue(h, stale)
 			return max(stale.Highest, h.Token.Number), nil
 		default:
@@ -84,6 +94,17 @@ func (i *LocalIssuer) settle(ctx context.Context, h Hold) (floor int64, err erro
 		}
 	}
 	return 0, nil
+}
+
+// overtaken reports whether the store refused t because a repeat of the same grant,
+// through another issuer, was given a higher number meanwhile: to outbid that one would
+// end a token that was delivered.
+func overtaken(ctx context.Context, f fencing.Fence, t fencing.Token, stale *fencing.StaleError) (number int64, ours bool) {
+	if stale.Highest <= t.Number {
+		return 0, false
+	}
+	m, err := f.Mark(ctx, t.Resource)
+	return m.Number, err == nil && !m.Retired && m.Grant == t.Grant && m.Number > t.Number
 }
 
 func confirm(ctx context.Context, f fencing.Fence, t fencing.Token) error {
@@ -139,10 +160,11 @@ func (i *LocalIssuer) giveUp(ctx context.Context, r Request, t fencing.Token, lo
 	return errors.Join(cause, err, freeErr)
 }
 
-// acquire asks the lock store until it grants or r.Wait has passed since arrived. sent is
-// when the call that brought the hold was made.
-func (i *LocalIssuer) acquire(ctx context.Context, r Request, arrived time.Time) (h Hold, sent time.Time, err error) {
-	if r.Wait == 0 {
+// acquire asks the lock store until it grants or r.Wait has passed since arrived. Who waits
+// asks when it is w's turn; a nil w does not wait. sent is when the call that brought the
+// hold was made.
+func (i *LocalIssuer) acquire(ctx context.Context, r Request, w *waiter, arrived time.Time) (h Hold, sent time.Time, err error) {
+	if w == nil {
 		sent = time.Now()
 		h, err = i.b.TryAcquire(ctx, r)
 		return h, sent, err
@@ -153,15 +175,15 @@ func (i *LocalIssuer) acquire(ctx context.Context, r Request, arrived time.Time)
 		defer timer.Stop()
 		over = timer.C
 	}
-	w := i.lines.join(r.Resource)
-	defer i.lines.leave(r.Resource, w)
 	err = &HeldError{Resource: r.Resource}
-	select {
-	case <-w.turn:
-	case <-over:
-		return Hold{}, sent, err
-	case <-ctx.Done():
-		return Hold{}, sent, errors.Join(err, ended(ctx))
+	if !w.first() {
+		select {
+		case <-w.turn:
+		case <-over:
+			return Hold{}, sent, err
+		case <-ctx.Done():
+			return Hold{}, sent, errors.Join(err, ended(ctx))
+		}
 	}
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, i.o.Poll) {
 		sent = time.Now()

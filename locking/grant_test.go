@@ -2,6 +2,7 @@ package locking_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -464,5 +465,8 @@ func TestRequestHidesItsGrant(t *testing.T) {
 		if out := fmt.Sprintf(verb, r); len(out) == 0 || contains(out, r.Grant) {
 			t.Errorf("Sprintf(%q) shows the grant id: %s", verb, out)
 		}
+	}
+	if out, err := json.Marshal(struct{ R locking.Request }{r}); err != nil || contains(string(out), r.Grant) {
+		t.Errorf("JSON shows the grant id: %s, %v", out, err)
 	}
 }

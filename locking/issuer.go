@@ -24,12 +24,14 @@ type Issuer interface {
 
 	// Release retires t in every bound store and then frees the lock; it frees even
 	// where a retire failed, and then returns that error beside freed. freed is false,
-	// without an error, if t's hold had ended before.
+	// without an error, if t's hold had ended before. If only some of the steps took
+	// effect the outcome is unknown; repeating it is safe.
 	Release(ctx context.Context, t fencing.Token) (freed bool, err error)
 
 	// Evict ends the grant of this number without its holder, in the stores first, then
 	// in the lock, for a reason that is told to OnEvent. A number above the greatest
-	// that the lock or a store has seen is refused with a *fencing.InvalidError.
+	// that the lock or a store has seen is refused with a *fencing.InvalidError. If only
+	// some of the steps took effect the outcome is unknown; repeating it is safe.
 	Evict(ctx context.Context, resource string, number int64, reason string) error
 
 	// Status is Backend.Status.

@@ -17,8 +17,13 @@ type waiter struct {
 	wake chan struct{} // holds one element when the head should look now
 }
 
-// join puts a waiter at the end of the resource's line. It must leave.
-func (l *lines) join(resource string) *waiter {
+// join puts a request at the end of its resource's line, for as long as it lasts: a re-issue
+// keeps the place. It must leave. A request that does not wait gets nil.
+func (l *lines) join(r Request) *waiter {
+	if r.Wait == 0 {
+		return nil
+	}
+	resource := r.Resource
 	w := &waiter{turn: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +38,11 @@ func (l *lines) join(resource string) *waiter {
 }
 
 // leave takes a waiter out of the line, wherever it stands; the next one becomes the head.
+// A nil waiter stands in none.
 func (l *lines) leave(resource string, w *waiter) {
+	if w == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.m[resource]
@@ -46,6 +55,16 @@ func (l *lines) leave(resource string, w *waiter) {
 	l.m[resource] = line
 	if i == 0 {
 		close(line[0].turn)
+	}
+}
+
+// first reports whether the waiter is the head.
+func (w *waiter) first() bool {
+	select {
+	case <-w.turn:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -25,10 +25,11 @@ type IssuerOptions struct {
 // LocalIssuer is the [Issuer] over a lock store and the stores that guard the data. It
 // is safe for concurrent use and needs no closing.
 type LocalIssuer struct {
-	b      Backend
-	fences []fencing.Fence
-	lines  lines
-	o      IssuerOptions
+	b        Backend
+	fences   []fencing.Fence
+	lines    lines
+	attempts attempts
+	o        IssuerOptions
 }
 
 var _ Issuer = (*LocalIssuer)(nil)
@@ -102,6 +103,12 @@ func (i *LocalIssuer) Release(ctx context.Context, t fencing.Token) (bool, error
 	if freed || freeErr != nil {
 		i.report(fencing.EventReleased, t, start, freeErr)
 	}
+	switch {
+	case err == nil && freeErr == nil:
+		return freed, nil
+	case freed || err == nil && len(i.fences) > 0:
+		return freed, fencing.AsPartial(errors.Join(err, freeErr)) // freed, or retired
+	}
 	return freed, errors.Join(err, freeErr)
 }
 
@@ -147,12 +154,19 @@ func (i *LocalIssuer) Evict(ctx context.Context, resource string, number int64, 
 			Allowed: "one that was granted, up to " + fencing.Token{Resource: resource, Number: highest}.String(),
 		}
 	}
-	for _, f := range i.fences {
-		if err := f.Evict(ctx, t); err != nil {
-			return err
+	for k, f := range i.fences {
+		if err = f.Evict(ctx, t); err != nil {
+			if k > 0 {
+				err = fencing.AsPartial(err)
+			}
+			break
 		}
 	}
-	err = i.b.Evict(ctx, resource, number)
+	if err == nil {
+		if err = i.b.Evict(ctx, resource, number); err != nil && len(i.fences) > 0 {
+			err = fencing.AsPartial(err)
+		}
+	}
 	i.lines.wake(resource)
 	e := i.event(fencing.EventEvicted, t, start, err)
 	if err == nil {

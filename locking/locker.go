@@ -114,10 +114,13 @@ func (l *Locker) acquire(ctx context.Context, resource string, wait time.Duratio
 
 // Do runs fn while it holds the resource's lock. fn's context ends with ctx, and with
 // cause ErrLost when the lease can no longer be trusted; its token goes with every write.
-// The lock is released whatever fn does, panic included. Do returns fn's error, joined by
-// ErrLost if the lease was lost before fn returned or turned out to have ended when it
-// was released: then writes of fn that were refused need a new attempt, and the accepted
-// ones were safe.
+// The lock is released whatever fn does, panic included.
+//
+// Do returns fn's error, joined by what went wrong with the lease: ErrLost if it was lost
+// before fn returned, or what kept the release from being answered (the lock then frees
+// itself after its TTL). If fn returned nil its work is done, and the outcome of such an
+// error is unknown, never failed: what fn wrote was accepted, and to run it again would do
+// it twice.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(context.Context, fencing.Token) error) (err error) {
 	lease, err := l.Acquire(ctx, resource)
 	if err != nil {
@@ -133,7 +136,11 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(context.Contex
 		if errors.Is(cause, ErrLost) && !errors.Is(released, ErrLost) {
 			released = errors.Join(cause, released)
 		}
-		err = errors.Join(err, released)
+		if err == nil {
+			err = fencing.AsPartial(released)
+		} else {
+			err = errors.Join(err, released)
+		}
 	}()
 	return fn(work, lease.Token())
 }

@@ -112,6 +112,11 @@ func (f *Flaky) Release(ctx context.Context, t fencing.Token) (freed bool, err e
 	return freed && err == nil, err
 }
 
+// Evict implements locking.Backend.
+func (f *Flaky) Evict(ctx context.Context, resource string, number int64) error {
+	return f.around(ctx, "Evict", func() error { return f.Backend.Evict(ctx, resource, number) })
+}
+
 // FlakyFence is a store's fence that fails before, fails after, or hangs. It keeps the
 // raises that it carried out or was sent.
 type FlakyFence struct {
