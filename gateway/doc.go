@@ -11,12 +11,15 @@
 //   - What the issuer and the store promise holds over HTTP; the four outcomes stay apart:
 //     2xx is applied, 503 failed, 504 and 500 unknown, every other error refused.
 //   - A request that was answered with 400, 403, 404, 405, 413, 415, 422 or 428 changed
-//     nothing.
+//     nothing; but over a classic store a fenced operation has raised its token, and that
+//     stays, whatever the data said.
 //   - A resource has one name: path parameters are unescaped exactly once and must then
 //     fit the grammar.
 //   - A client that goes away while it waits for a lock leaves none behind: a grant whose
 //     reply cannot be delivered is given back, unless the same grant was asked for again
-//     through this gateway meanwhile.
+//     through this gateway meanwhile. A repeat waits until the first request has ended; if
+//     that ended without a grant, the repeat is answered 412 lease-lost, and a new grant id
+//     is needed.
 //   - A grant id is in the reply to the request that made it, and nowhere else: not in
 //     other replies, errors, events or logs.
 //

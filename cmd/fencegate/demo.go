@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -31,6 +32,7 @@ func (demoCmd) Help() string {
 	return `A coupon has 10 left. Client A takes the lock (token 33), reads 10, checks its lease one last time and is stopped. ` +
 		`Client B takes the lock (34), reads, hands out one and writes 9. A wakes up and writes the 9 that it had computed. ` +
 		`The same script runs without a lock, with the lock, and with the fence; then with the fence on writes only, and raised at the grant. ` +
+		`On a Redis or Postgres of yours, each telling leaves the lock's counter, the mark and the record of one resource, coupon:MODE.RANDOM. ` +
 		`The exit status is 0 only if every telling ended as it must.`
 }
 
@@ -61,6 +63,9 @@ func (c *demoCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	if c.Pause == "signal" && !story.CanSignal {
 		return usageError{errors.New("--pause signal: this system has no SIGSTOP; use --pause simulated")}
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); err != nil || host == "" {
+		return usageError{fmt.Errorf("--listen %q: want HOST:PORT", c.Listen)}
 	}
 	back, err := c.open(ctx)
 	if err != nil {

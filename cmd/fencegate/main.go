@@ -30,6 +30,7 @@ type cli struct {
 
 // run carries out one command line and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes away ends a command by an error, and tidily
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
@@ -50,8 +51,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 			panic(v)
 		}
 	}()
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0, len(args) == 1 && args[0] == "help":
 		args = []string{"--help"}
+	case len(args) == 1 && args[0] == "--version":
+		args = []string{"version"}
 	}
 	k, err := parser.Parse(args)
 	if err != nil {

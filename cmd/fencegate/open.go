@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,6 +34,9 @@ type backendFlags struct {
 	SqlitePath  string `placeholder:"FILE" env:"FENCEGATE_SQLITE_PATH" help:"The file of --store sqlite. Default: a temporary one, removed at the end."`
 }
 
+// openTimeout is how long a server may take to answer before it counts as unavailable.
+const openTimeout = 10 * time.Second
+
 // opened is a lock and a store, and how to close what was opened for them.
 type opened struct {
 	lock    locking.Backend
@@ -50,6 +54,8 @@ func (o *opened) close() error {
 
 // open turns the flags into backends. After an error nothing is open.
 func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*openTimeout)
+	defer cancel()
 	o := &opened{}
 	defer func() {
 		if err != nil {
@@ -97,7 +103,9 @@ func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
 
 // opening gives an error of a backend's New its exit status.
 func opening(err error) error {
-	if errors.Is(err, fencing.ErrFailed) {
+	_, refused := errors.AsType[*pgconn.PgError](err)
+	_, denied := errors.AsType[redis.Error](err)
+	if errors.Is(err, fencing.ErrFailed) && !refused && !denied {
 		return unavailableError{err}
 	}
 	return err
@@ -120,7 +128,12 @@ func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, erro
 	redis.SetLogger(silent{})
 	client := redis.NewClient(opt)
 	o.closers = append(o.closers, client.Close)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
+		if _, answered := errors.AsType[redis.Error](err); answered {
+			return nil, fmt.Errorf("the Redis at %s refuses: %w", opt.Addr, err)
+		}
 		return nil, unavailableError{fmt.Errorf("the Redis at %s does not answer: %w", opt.Addr, err)}
 	}
 	return client, nil
@@ -145,6 +158,8 @@ func (f backendFlags) postgres(ctx context.Context, o *opened) (*pgxpool.Pool, e
 		return nil, err
 	}
 	o.closers = append(o.closers, func() error { pool.Close(); return nil })
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := pool.Ping(ctx); err != nil {
 		err = fmt.Errorf("the Postgres at %s:%d: %w", cfg.ConnConfig.Host, cfg.ConnConfig.Port, err)
 		if _, answered := errors.AsType[*pgconn.PgError](err); answered {

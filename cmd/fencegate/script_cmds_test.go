@@ -79,3 +79,21 @@ func busyPortCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Defer(func() { _ = l.Close() })
 	ts.Setenv("BUSY", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 }
+
+// silentPortCmd is "silentport": it puts a port into $SILENT whose connections are taken
+// and never answered.
+func silentPortCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }() // when the script is over
+		}
+	}()
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("SILENT", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+}

@@ -27,7 +27,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"postgres": postgresCmd, "status": statusCmd,
-			"emptydir": emptyDirCmd, "closedport": closedPortCmd, "busyport": busyPortCmd,
+			"emptydir": emptyDirCmd, "closedport": closedPortCmd, "busyport": busyPortCmd, "silentport": silentPortCmd,
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}] = e.T()

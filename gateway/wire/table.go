@@ -118,7 +118,7 @@ var table = [...]kind{
 	{
 		slug: SlugRecordNotFound, status: http.StatusNotFound, outcome: fencing.Refused,
 		title: "There is no such record",
-		text:  "The resource has no record of this key. After a fenced read this is a fact under your token; after a plain one it may be old.\n\nNothing was written.\n\nPut the record first.",
+		text:  "The resource has no record of this key. After a fenced read this is a fact under your token; after a plain one it may be old.\n\nNothing was written; but over a classic store a fenced read has raised its token.\n\nPut the record first.",
 		from: func(err error, p *Problem) bool {
 			p.Detail = storage.ErrNotFound.Error()
 			return errors.Is(err, storage.ErrNotFound)

@@ -45,3 +45,14 @@ func nothingHappened(err error) bool {
 	}
 	return errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
+
+// scrub cuts what a server repeats of the command that it does not know: the arguments of
+// a script have grant ids among them.
+func scrub(err error) error {
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		if text, _, cut := strings.Cut(reply.Error(), ", with args"); cut {
+			return errors.New(text)
+		}
+	}
+	return err
+}

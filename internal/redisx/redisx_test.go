@@ -62,6 +62,23 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
+// TestErrorsShowNoArguments asks a server that does not know EVALSHA and repeats, in its
+// answer, what it was sent.
+func TestErrorsShowNoArguments(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartRedis(t, &testenv.RedisOptions{Args: []string{"--rename-command", "EVALSHA", ""}})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	const secret = "SECRETSECRETSECRETSECRETSE"
+	_, err := count.Run(t.Context(), c, redisx.Call{Keys: []string{"k"}, Args: []any{secret}})
+	if fencing.OutcomeOf(err) != fencing.Failed || !strings.Contains(err.Error(), "unknown command") {
+		t.Fatalf("got %v (%v), want failed: unknown command", err, fencing.OutcomeOf(err))
+	}
+	if strings.Contains(err.Error(), "SECRET") {
+		t.Errorf("the error shows an argument: %v", err)
+	}
+}
+
 // TestNeverSentTwice loses the reply of a script that has run. No client may send it
 // again, whatever its options say.
 func TestNeverSentTwice(t *testing.T) {

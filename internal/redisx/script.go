@@ -126,8 +126,9 @@ func (s *Script) reply(cmd once) ([]string, error) {
 	if err == nil {
 		return values, nil
 	}
-	err = fmt.Errorf("redis: %w", err)
-	if s.reads || nothingHappened(err) {
+	failed := s.reads || nothingHappened(err)
+	err = fmt.Errorf("redis: %w", scrub(err))
+	if failed {
 		return nil, fencing.AsFailed(err)
 	}
 	return nil, fencing.AsUnknown(err)
