@@ -17,6 +17,10 @@ type Options struct {
 	// early, at random, so that leases do not renew in step. At most half of TTL.
 	// Default: TTL/3.
 	RenewEvery time.Duration
+	// MaxHold ends every lease at the latest so long after it was asked for, so that work
+	// which never returns does not keep the lock for ever; at least TTL, and equal to TTL
+	// for a lease time that is fixed. Lease.Extend may go beyond it. Default: none.
+	MaxHold time.Duration
 	// Drift is by how much the lock store's clock may run faster than this process's
 	// over one TTL; leases end earlier by it. At most a quarter of TTL.
 	// Default: 1 % of TTL, and 2 ms.
@@ -72,6 +76,8 @@ func New(i Issuer, o *Options) (*Locker, error) {
 	switch {
 	case opt.RenewEvery < time.Millisecond || opt.RenewEvery > opt.TTL/2:
 		return nil, &fencing.InvalidError{What: "RenewEvery", Got: opt.RenewEvery.String(), Allowed: "1ms to half of the TTL"}
+	case opt.MaxHold != 0 && opt.MaxHold < opt.TTL:
+		return nil, &fencing.InvalidError{What: "MaxHold", Got: opt.MaxHold.String(), Allowed: "the TTL or more"}
 	case opt.Drift < 0 || opt.Drift > opt.TTL/4:
 		return nil, &fencing.InvalidError{What: "Drift", Got: opt.Drift.String(), Allowed: "0 to a quarter of the TTL"}
 	case opt.ReleaseTimeout < 10*time.Millisecond || opt.ReleaseTimeout > time.Minute:
@@ -82,19 +88,24 @@ func New(i Issuer, o *Options) (*Locker, error) {
 
 // Acquire takes out a lease on a resource and waits for the lock if it is held. The lease
 // renews itself until it is released: release it. It is not bound to ctx, which only
-// bounds the waiting. Errors: those of [Issuer.Grant]; ErrLost if the grant came too late
+// bounds the waiting. Within a lease of this Locker on the resource (its context, or that
+// of Do) it is a re-entry: the same hold and token once more, and ErrLost if that lease was
+// lost. Errors: those of [Issuer.Grant]; ErrLost if the grant came too late
 // to be trusted, and was given back.
 func (l *Locker) Acquire(ctx context.Context, resource string) (*Lease, error) {
 	return l.acquire(ctx, resource, l.o.Wait)
 }
 
 // TryAcquire is Acquire without waiting: a [*HeldError] if the lock is held. Like every
-// attempt without waiting it may overtake those who wait.
+// attempt without waiting it may overtake those who wait. It re-enters like Acquire.
 func (l *Locker) TryAcquire(ctx context.Context, resource string) (*Lease, error) {
 	return l.acquire(ctx, resource, 0)
 }
 
 func (l *Locker) acquire(ctx context.Context, resource string, wait time.Duration) (*Lease, error) {
+	if lease, err := l.reenter(ctx, resource); lease != nil || err != nil {
+		return lease, err
+	}
 	sent := time.Now() // trust counts from before the request: it may take long to arrive
 	g, err := l.i.Grant(ctx, Request{
 		Resource: resource, Grant: fencing.NewGrant(), Label: l.o.Label, TTL: l.o.TTL, Wait: wait,
@@ -109,7 +120,14 @@ func (l *Locker) acquire(ctx context.Context, resource string, wait time.Duratio
 		_, err := l.i.Release(ctx, g.Token)
 		return nil, errors.Join(ErrLost, err)
 	}
-	return newLease(ctx, l, g.Token, deadline), nil
+	return newLease(ctx, l, g.Token, sent.Add(g.Waited), deadline), nil
+}
+
+// Locked reports whether anybody holds the resource's lock, as the lock store knows it now.
+// The answer may be old when it arrives.
+func (l *Locker) Locked(ctx context.Context, resource string) (bool, error) {
+	st, err := l.i.Status(ctx, resource)
+	return st.Held, err
 }
 
 // Do runs fn while it holds the resource's lock. fn's context ends with ctx, and with
@@ -126,7 +144,7 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(context.Contex
 	if err != nil {
 		return err
 	}
-	work, cancel := context.WithCancelCause(ctx)
+	work, cancel := context.WithCancelCause(lease.k.inside(ctx))
 	defer cancel(nil)
 	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
 	defer func() {
