@@ -78,7 +78,7 @@ func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
 	case "memory":
 		o.lock = memlock.New()
 	case "redis":
-		o.lock, err = redislock.New(client, nil)
+		o.lock, err = openRedislock(ctx, client)
 	case "postgres":
 		o.lock, err = pglock.New(ctx, pool, nil)
 	}
@@ -137,6 +137,14 @@ func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, erro
 		return nil, unavailableError{fmt.Errorf("the Redis at %s does not answer: %w", opt.Addr, err)}
 	}
 	return client, nil
+}
+
+func openRedislock(ctx context.Context, client *redis.Client) (locking.Backend, error) {
+	b, err := redislock.New(client, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b, b.Check(ctx)
 }
 
 // silent keeps go-redis from logging every failed dial: the error says it.

@@ -8,6 +8,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// inside are parts of replies that tell of a command that a script may not run: one that
+// the user is not allowed (as Redis 6 to 7.0 and as later ones say it), or that the server
+// does not have. The commands before it in the script were run, writes among them, and
+// some servers give such a reply a code of notRun, or of notRunErr.
+var inside = []string{
+	"user executing the script", "ACL failure in script",
+	"Unknown Redis command called from", "not allowed from script",
+}
+
 // notRun are the codes of replies with which Redis says that it did not run a command, or
 // that a script's first write was refused.
 var notRun = map[string]bool{
@@ -32,7 +41,15 @@ var notRunErr = []string{
 func nothingHappened(err error) bool {
 	if reply, ok := errors.AsType[redis.Error](err); ok {
 		text := reply.Error()
+		for _, part := range inside {
+			if strings.Contains(text, part) {
+				return false
+			}
+		}
 		code, _, _ := strings.Cut(text, " ")
+		if code == "NOPERM" && strings.Contains(text, "script:") {
+			return false // in whatever words: "... script: <its name>, on @user_script:<line>"
+		}
 		for _, begin := range notRunErr {
 			if strings.HasPrefix(text, begin) {
 				return true

@@ -15,7 +15,9 @@ import (
 
 // Script is a Lua script that answers with an array of strings. A script that writes is
 // never sent again after it may have run: see [once]. It must do all that can fail before
-// its first write, so that an error reply says that nothing was written.
+// its first write, so that an error reply says that nothing was written. What remains is a
+// command that the user may not run: [Probe] looks for it beforehand, and a script that
+// was stopped by it has the outcome unknown.
 type Script struct {
 	src   string
 	sha   string

@@ -1,4 +1,6 @@
 -- Returns {'hold', number, drawn 0|1, left ms} or {'held', number, label, left ms} or {'lost'} or {'exhausted'}; KEYS: lock, counter; ARGV: grant, label, ttl ms, floor.
+-- All that can fail comes before the first write, but for a command that the user may not run.
+-- The counter is written before the lock: a script that is stopped between wastes a number and grants nothing.
 
 local grant, label, ttl, floor = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local h = hold(KEYS[1])
@@ -11,7 +13,12 @@ if not h then
   if number > MAX then return {'exhausted'} end
   redis.call('HSET', KEYS[2], 'number', text(number), 'grant', grant)
   redis.call('HSET', KEYS[1], 'number', text(number), 'grant', grant, 'label', label, 'ttl', ttl)
-  redis.call('PEXPIRE', KEYS[1], ttl)
+  -- There is no hold without expiry, not even where PEXPIRE is forbidden.
+  local set = redis.pcall('PEXPIRE', KEYS[1], ttl)
+  if type(set) == 'table' then
+    redis.call('DEL', KEYS[1])
+    return set
+  end
   return {'hold', text(number), '1', ttl}
 end
 

@@ -3,7 +3,8 @@
 //
 // Each call is one Lua script, so one atomic step. A resource has two keys with one hash
 // tag: the lock, which expires with its hold, and the counter, which never expires and
-// keeps the last number and the last grant.
+// keeps the last number and the last grant. [Backend.Check] says whether a server is fit,
+// [Backend.Warnings] what it may lose.
 //
 // # Guarantees
 //
@@ -35,7 +36,8 @@
 // Those of locking.Backend. Failed are errors before the call was sent (no connection, a
 // busy pool, a context that had ended) and replies with which Redis refuses to run a
 // script (LOADING, READONLY, OOM and their like). Everything else is unknown, except where
-// the call only reads: then it failed.
+// the call only reads: then it failed. Unknown is also a script that was stopped at a
+// command which the user may not run; [Backend.Check] refuses a user who lacks one.
 //
 // The client bounds a call by its own timeouts. It looks at the context's deadline only if
 // its option ContextTimeoutEnabled is set, which is recommended.
@@ -96,9 +98,10 @@ var (
 	status  = redisx.NewReadScript(holdLua, statusLua)
 )
 
-// New returns a backend on client, which stays the caller's to close. It contacts nobody.
-// The client must have retries off (MaxRetries: -1), must not read from replicas and must
-// not be a ring. The error is a [*fencing.InvalidError].
+// New returns a backend on client, which stays the caller's to close. It contacts nobody:
+// whether the server is fit is for [Backend.Check] to say. The client must have retries off
+// (MaxRetries: -1), must not read from replicas and must not be a ring. The error is a
+// [*fencing.InvalidError].
 func New(client redis.UniversalClient, o *Options) (*Backend, error) {
 	if err := redisx.CheckClient(client); err != nil {
 		return nil, err

@@ -2,122 +2,50 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
-	"sync"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/redisx"
 )
 
-// checkServers refuses servers that this backend cannot keep its promises on.
-func (b *Backend) checkServers(ctx context.Context) error {
-	return b.eachServer(ctx, func(ctx context.Context, c redis.Cmdable) error {
-		info, err := readInfo(ctx, c)
-		if err != nil {
-			return err
-		}
-		if v := info["redis_version"]; !atLeast(v, 6, 2) {
-			return &fencing.InvalidError{What: "Redis version", Got: strconv.Quote(v), Allowed: "6.2 or later"}
-		}
-		if info["role"] != "master" {
-			return &fencing.InvalidError{What: "Redis server", Got: "that is a replica", Allowed: "the primary"}
-		}
-		return checkPolicy(info)
-	})
-}
+const evicts = "an evicted mark would let stale writes in"
 
-func checkPolicy(info map[string]string) error {
-	if policy := info["maxmemory_policy"]; policy != "noeviction" {
-		return &fencing.InvalidError{
-			What: "maxmemory-policy", Got: strconv.Quote(policy),
-			Allowed: "noeviction (maxmemory-policy noeviction in redis.conf): an evicted mark would let stale writes in",
-		}
+// Check is what [New] asks of the server: that it is a primary, Redis 6.2 or later, with
+// maxmemory-policy noeviction (of a cluster: every master), and that the user may run
+// each command of the scripts. For that it writes and removes keys named
+// "<prefix>:{-probe}:..." (of a cluster: on one server); where the server takes no writes
+// just now, that is not found out. A refusal is a [*fencing.InvalidError]; other errors
+// say that the server was not reached.
+func (b *Backend) Check(ctx context.Context) error {
+	err := redisx.CheckServers(ctx, b.client, func(info map[string]string) error {
+		return redisx.CheckPolicy(info, evicts)
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	mark, records := b.mark(redisx.ProbeResource), b.records(redisx.ProbeResource)
+	err = redisx.Probe(ctx, b.client, []string{mark, records}, [][]string{
+		{"INFO", "replication"},
+		{"INFO", "server"},
+		{"HMGET", mark, "number"},
+		{"HGET", records, "a"},
+		{"HKEYS", records},
+		{"HDEL", records, "a"},
+		{"HSET", records, "a", "1:"},
+		{"HDEL", records, "a"},
+		// A mark is never removed by a script; the probe's may be only where records may.
+		{"HDEL", mark, "number"},
+		{"HSET", mark, "number", "0"},
+		{"HDEL", mark, "number"},
+	})
+	if err != nil {
+		return err
+	}
+	// Does INFO, in a script, tell the incarnation? Some hosts hide parts of it.
+	_, err = b.Mark(ctx, "fencegate-probe")
+	return err
 }
 
 // Warnings says in one sentence each how this server may lose what it acknowledged, or
 // nothing if it keeps all. An error says that the server could not be asked.
 func (b *Backend) Warnings(ctx context.Context) ([]string, error) {
-	var mu sync.Mutex // guards list: a cluster client asks its masters concurrently
-	var list []string
-	seen := map[string]bool{}
-	err := b.eachServer(ctx, func(ctx context.Context, c redis.Cmdable) error {
-		info, err := readInfo(ctx, c)
-		if err != nil {
-			return err
-		}
-		found := warnings(info, func() (string, error) {
-			conf, err := c.ConfigGet(ctx, "appendfsync").Result()
-			return conf["appendfsync"], err
-		})
-		mu.Lock()
-		defer mu.Unlock()
-		for _, w := range found {
-			if !seen[w] {
-				seen[w] = true
-				list = append(list, w)
-			}
-		}
-		return nil
-	})
-	return list, err
-}
-
-func warnings(info map[string]string, fsync func() (string, error)) []string {
-	var list []string
-	if err := checkPolicy(info); err != nil {
-		list = append(list, "Redis may evict marks and records: "+err.Error()+".")
-	}
-	if info["aof_enabled"] != "1" {
-		list = append(list, "Redis keeps no append-only file: a restart loses every write since the last snapshot; set appendonly yes and appendfsync always.")
-	} else if policy, err := fsync(); err != nil || policy == "" {
-		list = append(list, "Redis does not tell its appendfsync: unless it is always, a crash loses the last acknowledged writes.")
-	} else if policy != "always" {
-		list = append(list, "Redis has appendfsync "+policy+": a crash of its machine loses the last acknowledged writes; set appendfsync always.")
-	}
-	if s := info["aof_last_write_status"]; info["aof_enabled"] == "1" && s != "" && s != "ok" {
-		list = append(list, "Redis could not write its append-only file (aof_last_write_status "+s+").")
-	}
-	if n := info["connected_slaves"]; n != "" && n != "0" {
-		list = append(list, "Redis replicates asynchronously: a failover to a replica loses the last acknowledged writes.")
-	}
-	return list
-}
-
-// eachServer runs fn on the server, or on every master of a cluster.
-func (b *Backend) eachServer(ctx context.Context, fn func(context.Context, redis.Cmdable) error) error {
-	if err := ctx.Err(); err != nil {
-		return fencing.AsFailed(err)
-	}
-	if c, ok := b.client.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return fn(ctx, c) })
-	}
-	return fn(ctx, b.client)
-}
-
-// readInfo returns the fields of INFO.
-func readInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error) {
-	text, err := c.Info(ctx).Result()
-	if err != nil {
-		return nil, fencing.AsFailed(fmt.Errorf("redis: %w", err))
-	}
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
-			info[name] = value
-		}
-	}
-	return info, nil
-}
-
-func atLeast(version string, major, minor int) bool {
-	a, rest, _ := strings.Cut(version, ".")
-	b, _, _ := strings.Cut(rest, ".")
-	x, err1 := strconv.Atoi(a)
-	y, err2 := strconv.Atoi(b)
-	return err1 == nil && err2 == nil && (x > major || x == major && y >= minor)
+	return redisx.Warnings(ctx, b.client, evicts)
 }

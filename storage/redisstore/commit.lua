@@ -1,6 +1,7 @@
 -- Returns {'ok', per operation: version, sum}, or {'stale', index of the token, reason, highest}, or {'data', index of the operation, reason, have, want}.
 -- KEYS: per token mark, records; ARGV: number of tokens, per token number, grant, per operation kind, position of its token (1..), key, and for put: value, for add: delta, min, for require: version.
--- storage.Evaluate is the meaning; all that can fail comes before the first write.
+-- storage.Evaluate is the meaning. All that can fail comes before the first write, but for a command that the user may not run.
+-- Deletes come first: without HDEL nothing is written then, and whoever lacks HSET could not raise.
 
 local now = incarnation()
 if not now then return replica end
@@ -81,8 +82,8 @@ for position, id in pairs(requires) do
   answer[position] = after[id] or answer[position]
 end
 
-for _, put in ipairs(puts) do redis.call('HSET', put[1], put[2], put[3]) end
 for _, del in ipairs(deletes) do redis.call('HDEL', del[1], del[2]) end
+for _, put in ipairs(puts) do redis.call('HSET', put[1], put[2], put[3]) end
 for i, base in pairs(raised) do
   if base > bases[i] then redis.call('HSET', KEYS[2 * i - 1], 'base', text(base)) end
 end

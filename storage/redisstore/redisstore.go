@@ -8,9 +8,22 @@
 //
 // Those of package storage, for what Redis keeps. What it may lose shows as a new
 // incarnation: a mark counts as retired unless it was made in this run of this server
-// (run_id) and under this replication history (master_replid). So a restart, a restore, a
-// failover and a promotion end the leases on its resources, and the holders acquire anew.
+// (run_id) and under this replication history (master_replid). The first write or fenced
+// read of a lease of before is then refused as retired, and its holder acquires anew.
 // A script is sent once: what has no answer is reported as unknown and not repeated.
+//
+// # What ends every lease
+//
+// Each of these is a new incarnation, and ends the leases on all resources of the server:
+//
+//   - a restart, also on purpose and with nothing lost, and a restored copy;
+//   - a failover: a replica that is promoted, and a former primary that takes over again;
+//   - the first replica that attaches: Redis begins a new replication history then. Further
+//     ones change nothing. An hour (repl-backlog-ttl) after the last one left Redis begins
+//     a new history again, and the next to attach is a first one;
+//   - a slot of a Redis Cluster that moves to another server, for the resources in it.
+//
+// So attach the first replica, and plan restarts, when few locks are held.
 //
 // # What is not guaranteed
 //
@@ -18,10 +31,7 @@
 // always" a crash loses acknowledged writes, and with replicas a failover does, always. No
 // token of before is accepted afterwards, but the data is older than what was acknowledged.
 //
-// DEBUG RELOAD, RESTORE and edited keys show as no new incarnation. On the other hand
-// Redis begins a new replication history also when its first replica attaches, and an hour
-// (repl-backlog-ttl) after the last one left: leases end then as in a restart, and also
-// when a slot of a Redis Cluster moves to another server.
+// DEBUG RELOAD, RESTORE and edited keys show as no new incarnation.
 //
 // A commit over several resources is atomic on one server. On a Redis Cluster it is refused
 // unless all of them are in one slot.
@@ -38,7 +48,8 @@
 // Those of storage.Backend. Failed are errors before the call was sent (no connection, a
 // busy pool, a context that had ended) and replies with which Redis refuses to run a
 // script (LOADING, READONLY, OOM and their like). Everything else is unknown, except where
-// the call only reads: then it failed.
+// the call only reads: then it failed. Unknown is also a script that was stopped at a
+// command which the user may no longer run; [New] refuses a user who lacks one.
 //
 // The client bounds a call by its own timeouts. It looks at the context's deadline only if
 // its option ContextTimeoutEnabled is set, which is recommended.
@@ -107,11 +118,10 @@ var (
 	list      = redisx.NewReadScript(ruleLua, listLua)
 )
 
-// New returns a backend on client, which stays the caller's to close. It asks the server
-// (of a cluster: every master) once and refuses a replica, a Redis older than 6.2, and a
-// maxmemory-policy other than noeviction, under which marks would vanish. The client must
-// have retries off (MaxRetries: -1), must not read from replicas and must not be a ring.
-// A refusal is a [*fencing.InvalidError]; other errors say that the server was not reached.
+// New returns a backend on client, which stays the caller's to close, and makes one
+// [Backend.Check]. The client must have retries off (MaxRetries: -1), must not read from
+// replicas and must not be a ring. A refusal is a [*fencing.InvalidError]; other errors say
+// that the server was not reached.
 func New(ctx context.Context, client redis.UniversalClient, o *Options) (*Backend, error) {
 	if err := redisx.CheckClient(client); err != nil {
 		return nil, err
@@ -124,11 +134,7 @@ func New(ctx context.Context, client redis.UniversalClient, o *Options) (*Backen
 		return nil, err
 	}
 	b := &Backend{client: client, prefix: prefix}
-	if err := b.checkServers(ctx); err != nil {
-		return nil, err
-	}
-	// Are scripts, and INFO in them, allowed? Some hosts and access lists forbid either.
-	if _, err := b.Mark(ctx, "fencegate-probe"); err != nil {
+	if err := b.Check(ctx); err != nil {
 		return nil, err
 	}
 	return b, nil

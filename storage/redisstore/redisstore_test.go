@@ -249,6 +249,45 @@ func TestFailbackIsANewIncarnation(t *testing.T) {
 	wantEnded(t, b, tok)
 }
 
+// TestRetiredAwayStaysRetired: a slot of a cluster goes to another server, the lease is
+// released there, and the slot comes back to the incarnation in which the token was raised.
+func TestRetiredAwayStaysRetired(t *testing.T) {
+	t.Parallel()
+	first, second := connect(t, testenv.StartRedis(t, nil)), connect(t, testenv.StartRedis(t, nil))
+	b, away := backend(t, first), backend(t, second)
+	move := func(to, from *redis.Client, key string) {
+		t.Helper()
+		dump, err := from.Dump(t.Context(), key).Result()
+		if err == nil {
+			err = to.RestoreReplace(t.Context(), key, 0, dump).Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok := raised(t, b, "coupon:42", 34)
+	if err := put(t.Context(), b, tok, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	move(second, first, markKey("coupon:42"))
+	for _, other := range []fencing.Token{
+		{Resource: "coupon:42", Number: 34, Grant: fencing.NewGrant()},
+		{Resource: "coupon:42", Number: 33, Grant: tok.Grant},
+	} {
+		if err := away.Retire(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := second.HGet(t.Context(), markKey("coupon:42"), "grant").Val(); got != tok.Grant {
+		t.Error("another token's retire changed the mark")
+	}
+	if err := away.Retire(t.Context(), tok); err != nil {
+		t.Fatal(err)
+	}
+	move(first, second, markKey("coupon:42"))
+	wantEnded(t, b, tok)
+}
+
 func errOf[T any](_ T, err error) error { return err }
 
 // TestFirstReplicaIsANewIncarnation: Redis begins a new replication history then. This is

@@ -1,8 +1,11 @@
 -- Returns {'ok'}; KEYS: mark; ARGV: number, grant.
+-- A mark of another incarnation is retired as well: should its server come back (a slot of
+-- a cluster that moved away), the token must not.
 
 local now = incarnation()
 if not now then return replica end
-if not current(load(KEYS[1], now), ARGV[1], ARGV[2]) then
+local m = load(KEYS[1], now)
+if m.number == tonumber(ARGV[1]) and m.grant == ARGV[2] then
   save(KEYS[1], ARGV[1], '', '1', now)
 end
 return {'ok'}

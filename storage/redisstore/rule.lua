@@ -1,4 +1,5 @@
 -- The beginning of every script here: the rule of fencing, marks and records.
+-- On a replica every script answers the error READONLY, and nothing else.
 -- A mark is a hash (number, grant, retired 0|1, incarnation, base); base is the highest
 -- version of a deleted record of its resource. Records are a hash, key -> version:bytes.
 -- Numbers are decimal text; up to 2^53-1 they compare exactly as doubles.
