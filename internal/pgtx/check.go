@@ -13,7 +13,7 @@ import (
 
 // The errors of [Check].
 var (
-	ErrSchema  = errors.New("the fencegate schema is missing or too old: run fencegate migrate up --database ...")
+	ErrSchema  = errors.New("the fencegate schema is missing or too old: run \"fencegate migrate up\" on it")
 	ErrStandby = errors.New("the server is a standby")
 )
 

@@ -3,6 +3,7 @@ package pgtx
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,13 +14,14 @@ import (
 var errUnconfirmed = errors.New("the commit was not confirmed by a synchronous standby")
 
 // Before judges an error that came for a statement in front of COMMIT. sent says that COMMIT
-// was in the same batch: then only an answer of the server shows that it was not reached.
+// was in the same batch: then only an answer that the statement itself got shows that COMMIT
+// was not reached.
 func Before(err error, sent bool) error {
 	if err == nil {
 		return nil
 	}
 	err = Scrub(err)
-	if _, answered := errors.AsType[*pgconn.PgError](err); answered || !sent || unsent(err) {
+	if !sent || unsent(err) || refused(err) {
 		return fencing.AsFailed(err)
 	}
 	return fencing.AsUnknown(err)
@@ -38,14 +40,19 @@ func Committed(conn *pgx.Conn, tag pgconn.CommandTag, err error) error {
 		return nil
 	}
 	err = Scrub(err)
-	if errors.Is(err, pgx.ErrTxCommitRollback) || unsent(err) {
+	if errors.Is(err, pgx.ErrTxCommitRollback) || unsent(err) || refused(err) {
 		return fencing.AsFailed(err)
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && (e.SeverityUnlocalized == "ERROR" || e.Code == idleInTransaction) {
-		return fencing.AsFailed(err)
-	}
-	// No answer; or FATAL, which can come after the commit was written.
 	return fencing.AsUnknown(err)
+}
+
+// refused reports whether err says, in the server's own words, that what was sent had no
+// effect. FATAL and PANIC end a session, and can come after the commit was written; a
+// pooler says FATAL in the server's place when it has lost the server, wherever that was,
+// and class 08 is about connections, whoever says it.
+func refused(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08") || e.Code == idleInTransaction)
 }
 
 // The codes that the backends ask for.

@@ -4,8 +4,9 @@
 // # Guarantees
 //
 //   - A transaction that [Begin] queued runs at READ COMMITTED and with synchronous_commit
-//     on, whatever the session has as a default.
-//   - An error is failed only if its COMMIT surely had no effect. See [Before], [Committed].
+//     on (or remote_apply, which is more), whatever the session has as a default.
+//   - An error is failed only if its COMMIT surely had no effect, also when it is a pooler
+//     that answers in the server's place. See [Before], [Committed].
 //   - No error shows the values of a row.
 //
 // # What is not guaranteed

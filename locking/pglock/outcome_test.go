@@ -18,33 +18,39 @@ import (
 	"github.com/fencegate/fencegate/locking/pglock"
 )
 
-// TestReplyLost: a connection that answers no more. The grant's outcome is unknown; asked
-// again with the same grant, there is one hold, and its number was not drawn by that call.
+// TestReplyLost: a connection that answers no more, or a pooler that answers in the server's
+// place, which it lost. The grant's outcome is unknown; asked again with the same grant, there
+// is one hold, and its number was not drawn by that call.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
-	url := pgtxtest.Database(t)
-	direct := backend(t, pgtxtest.Open(t, url, gateway))
-	deaf := make(chan struct{})
-	b := backend(t, pgtxtest.Open(t, url, gateway, func(c *pgxpool.Config) { goesDeaf(t, c, deaf) }))
-	acquire(t, b, request(t)) // statements are prepared
-	close(deaf)
-	r := request(t)
-	_, err := b.TryAcquire(t.Context(), r)
-	if got := fencing.OutcomeOf(err); got != fencing.Unknown || errors.Is(err, locking.ErrLost) {
-		t.Fatalf("got %v (%v), want unknown", err, got)
-	}
-	testenv.Eventually(t, testPatience, "the attempt has ended", func() bool {
-		st, err := direct.Status(t.Context(), r.Resource)
-		return err == nil && st.Held
-	})
-	if h := acquire(t, direct, r); h.Drawn || h.Token.Number != 1 {
-		t.Errorf("asked again: got %v, drawn %t, want number 1, not drawn", h.Token, h.Drawn)
+	for name, last := range map[string][]byte{"cut": nil, "pooler": pgtxtest.ServerCrashed()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := pgtxtest.Database(t)
+			direct := backend(t, pgtxtest.Open(t, url, gateway))
+			deaf := make(chan struct{})
+			b := backend(t, pgtxtest.Open(t, url, gateway, func(c *pgxpool.Config) { goesDeaf(t, c, deaf, last) }))
+			acquire(t, b, request(t)) // statements are prepared
+			close(deaf)
+			r := request(t)
+			_, err := b.TryAcquire(t.Context(), r)
+			if got := fencing.OutcomeOf(err); got != fencing.Unknown || errors.Is(err, locking.ErrLost) {
+				t.Fatalf("got %v (%v), want unknown", err, got)
+			}
+			testenv.Eventually(t, testPatience, "the attempt has ended", func() bool {
+				st, err := direct.Status(t.Context(), r.Resource)
+				return err == nil && st.Held
+			})
+			if h := acquire(t, direct, r); h.Drawn || h.Token.Number != 1 {
+				t.Errorf("asked again: got %v, drawn %t, want number 1, not drawn", h.Token, h.Drawn)
+			}
+		})
 	}
 }
 
 // goesDeaf puts a proxy between, which passes requests on and cuts the connection instead of
-// passing an answer once deaf is closed.
-func goesDeaf(tb testing.TB, c *pgxpool.Config, deaf <-chan struct{}) {
+// passing an answer once deaf is closed; last is what it says before.
+func goesDeaf(tb testing.TB, c *pgxpool.Config, deaf <-chan struct{}, last []byte) {
 	tb.Helper()
 	target := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -80,6 +86,7 @@ func goesDeaf(tb testing.TB, c *pgxpool.Config, deaf <-chan struct{}) {
 					}
 					select {
 					case <-deaf:
+						_, _ = client.Write(last)
 						return
 					default:
 					}
@@ -107,7 +114,7 @@ func TestTimeoutBoundsEveryCall(t *testing.T) {
 	defer conn.Release()
 	r := request(t)
 	tok := fencing.Token{Resource: r.Resource, Number: 1, Grant: r.Grant}
-	ctx := context.Background() //nolint:usetesting // one without an end
+	ctx := context.Background() // one without an end
 	for name, call := range map[string]func() error{
 		"TryAcquire": func() error { _, err := b.TryAcquire(ctx, r); return err },
 		"Renew":      func() error { return b.Renew(ctx, time.Second, []fencing.Token{tok})[0] },

@@ -19,6 +19,9 @@
 // that another call is at work on is waited for only for some milliseconds; then an
 // acquire says held, with nothing remaining, and a renewal has failed: neither is a loss.
 //
+// Grant ids are secrets, and are sent as parameters of statements: a server that logs
+// parameters (log_parameter_max_length is not 0) writes them to its log.
+//
 // # Clocks
 //
 // The database's clock_timestamp() only. If that clock jumps forward, holds end early, and
@@ -28,9 +31,9 @@
 // # Errors
 //
 // Those of locking.Backend. What came before COMMIT is failed; a lost answer to COMMIT is
-// unknown, and so is one that came back before its synchronous standby had it, for
-// which the pool must have been made from a configuration that [Configure] prepared.
-// [ErrSchema] and [ErrStandby] come from [New].
+// unknown, also where a pooler in between says that it lost the server. So is one that came
+// back before its synchronous standby had it, for which the pool must have been made from a
+// configuration that [Configure] prepared. [ErrSchema] and [ErrStandby] come from [New].
 package pglock
 
 import (

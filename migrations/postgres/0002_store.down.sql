@@ -1,4 +1,5 @@
 -- destroys: marks, records
+drop function fencegate.mark_holder(text, text);
 drop function fencegate.evict(text, bigint, text);
 drop function fencegate.retire(text, bigint, text);
 drop function fencegate.raise(text, bigint, text);

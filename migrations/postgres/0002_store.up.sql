@@ -52,8 +52,8 @@ $$;
 
 -- absent_floor is called where a mark was not found and is about to be made. Pruning
 -- deletes marks and raises the floor; it takes this lock in its exclusive form (the two-key
--- form, which few applications use), so the
--- floor that is returned stays true until the caller's transaction ends.
+-- form, which few applications use), so the floor that is returned stays true until the
+-- caller's transaction ends.
 create function fencegate.absent_floor() returns bigint
 	language plpgsql volatile
 	set search_path = pg_catalog, pg_temp
@@ -182,6 +182,59 @@ begin
 end
 $$;
 
+-- mark_holder tells whose transaction has the row of a mark locked while others wait for it,
+-- and ends that backend if p_end is its id. No row if nobody waits. id names one
+-- transaction of one session. verdict is
+--   seen      it is not the one of p_end
+--   ended     it was, and its backend was told to end
+--   refused   it was, and the owner of this function may not end it
+--   waits     it waits for something itself (a lock, a standby): it is not what hangs
+--   prepared  it has no backend: only COMMIT PREPARED or ROLLBACK PREPARED ends it
+-- Those who wait queue up: the first of them has the lock of the tuple, and waits for the
+-- transaction that is asked for. (pg_blocking_pids names those in the queue as well, and
+-- xmax can be a multixact, whose number is that of another transaction.)
+create function fencegate.mark_holder(p_resource text, p_end text)
+	returns table (id text, name text, verdict text)
+	language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	h record;
+begin
+	-- One look at the locks, so that all of it was so at one moment.
+	with l as materialized (select * from pg_locks)
+	select held.pid, held.transactionid as xid, a.backend_start, p.gid,
+			a.wait_event is not distinct from 'SyncRep'
+				or exists (select from l as other where other.pid = held.pid and not other.granted) as waits
+		into h
+		from fencegate.marks as m
+		join l as first on first.locktype = 'tuple' and first.granted
+			and first.database = (select d.oid from pg_database as d where d.datname = current_database())
+			and first.relation = m.tableoid and format('(%s,%s)', first.page, first.tuple)::tid = m.ctid
+		join l as wanted on wanted.pid = first.pid and wanted.locktype = 'transactionid' and not wanted.granted
+		join l as held on held.locktype = 'transactionid' and held.granted and held.transactionid = wanted.transactionid
+		left join pg_stat_activity as a on a.pid = held.pid
+		left join pg_prepared_xacts as p on p.transaction = held.transactionid
+		where m.resource = p_resource
+		limit 1;
+	if not found then
+		return;
+	end if;
+	id := concat_ws('/', h.pid, h.xid, h.backend_start);
+	name := coalesce('backend ' || h.pid, 'the prepared transaction ' || quote_literal(h.gid));
+	verdict := case when h.pid is null then 'prepared' when h.waits then 'waits' else 'seen' end;
+	if verdict = 'seen' and id = p_end then
+		begin
+			perform pg_terminate_backend(h.pid);
+			verdict := 'ended';
+		exception when insufficient_privilege then
+			verdict := 'refused';
+		end;
+	end if;
+	return next;
+end
+$$;
+
 revoke all on all functions in schema fencegate from public;
 
 -- The gateway's role reads and locks marks (FOR NO KEY UPDATE asks for the right to update
@@ -190,7 +243,8 @@ grant execute on function
 	fencegate.incarnation(),
 	fencegate.raise(text, bigint, text),
 	fencegate.retire(text, bigint, text),
-	fencegate.evict(text, bigint, text)
+	fencegate.evict(text, bigint, text),
+	fencegate.mark_holder(text, text)
 	to fencegate_gateway;
 grant select, update (base) on fencegate.marks to fencegate_gateway;
 grant select, insert, update, delete on fencegate.records to fencegate_gateway;

@@ -11,7 +11,8 @@ import (
 
 // Raise implements fencing.Fence, in one round trip. It waits for the fenced transactions
 // of older tokens in flight, until the context's deadline or Options.RaiseTimeout; if they
-// have not ended by then, it has failed.
+// have not ended by then, it has failed. One that it sees at work for Options.MaxIdle is
+// ended.
 func (b *Backend) Raise(ctx context.Context, t fencing.Token) error {
 	var refusal *string
 	var highest int64
@@ -39,9 +40,11 @@ func (b *Backend) change(ctx context.Context, verb string, t fencing.Token, sql 
 	// lock_timeout counts each wait; the context bounds all of them, and a server that is gone.
 	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.RaiseTimeout, 2*b.o.RaiseTimeout+5*time.Second)
 	defer cancel()
+	done := b.watch(ctx, t.Resource)
 	err := pgtx.Call(ctx, b.pool, pgtx.Limits{Idle: b.o.MaxIdle, Wait: wait}, pgtx.Row(dest...), sql, t.Resource, t.Number, t.Grant)
+	holder := done()
 	if pgtx.HasCode(err, pgtx.LockNotAvailable) {
-		return fencing.AsFailed(fmt.Errorf("%s %v: a transaction holds the mark since more than %v: %w", verb, t, wait.Round(time.Millisecond), err))
+		return fencing.AsFailed(fmt.Errorf("%s %v: waited %v, %s holds the mark: %w", verb, t, wait.Round(time.Millisecond), holder, err))
 	}
 	return err
 }

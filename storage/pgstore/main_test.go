@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func put(ctx context.Context, b storage.Backend, t fencing.Token, key, value str
 func get(tb testing.TB, b storage.Backend, resource, key string) string {
 	tb.Helper()
 	rec, err := b.Get(tb.Context(), resource, key)
-	if err == storage.ErrNotFound {
+	if errors.Is(err, storage.ErrNotFound) {
 		return "(none)"
 	}
 	if err != nil {

@@ -50,11 +50,12 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestReplyLost: the connection dies around COMMIT. Whether the commit took effect or not, the
+// TestReplyLost: the connection dies around COMMIT, or that of a pooler to the server, which
+// the pooler answers with an error of its own. Whether the commit took effect or not, the
 // answer is unknown, and so is a raise's.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
-	for _, lose := range []string{"request", "reply", "stall"} {
+	for _, lose := range []string{"request", "reply", "stall", "pooler"} {
 		for _, way := range []string{"commit", "update", "raise"} {
 			t.Run(lose+"/"+way, func(t *testing.T) {
 				t.Parallel()

@@ -8,8 +8,8 @@
 //   - The check locks the row of the mark (FOR NO KEY UPDATE) and holds it until the
 //     commit ends: one fenced transaction per resource at a time, and a raise waits for
 //     those that are in flight. What the commit is judged by is read after that wait.
-//   - Every fenced transaction runs at READ COMMITTED and with synchronous_commit on,
-//     whatever the role or the database has as a default.
+//   - Every fenced transaction runs at READ COMMITTED and with synchronous_commit on (or
+//     remote_apply, which is more), whatever the role or the database has as a default.
 //   - A mark is of one run of one server (its start and its timeline): after a restart or
 //     a failover, every token that was granted before is refused.
 //
@@ -18,8 +18,22 @@
 // A server that lies about durability (fsync=off, a disk that forgets) loses what it
 // acknowledged; [Backend.Warnings] tells of the settings. A dump that is loaded into a running
 // database, or a row edited by hand, shows no new incarnation: evict all marks then.
-// Whoever may log in as the owner of the schema is not fenced. A transaction that stays
-// busy or idle holds raises of its resource off; idle ones end after Options.MaxIdle.
+// Whoever may log in as the owner of the schema is not fenced.
+//
+// A fenced transaction holds raises, retirements and evictions of its resource off. The
+// server ends one that sits idle for Options.MaxIdle. One that is busy for longer than that
+// (its client may have stopped in the middle of an answer, which the server does not call
+// idle) is ended by whoever waits for it to raise, retire or evict: only the backend that
+// holds the mark, only if it does not wait for another lock itself, and only if the owner of
+// the schema may end it (a superuser, a member of the backend's role or of
+// pg_signal_backend). It is looked for on a second connection of the pool, and is not found
+// while there is none. What is not ended, a prepared transaction too, is named in the error
+// once the wait is over.
+//
+// Grant ids are secrets, and are sent as parameters of statements. A server that logs
+// parameters (log_parameter_max_length, -1 by default, with log_min_duration_statement,
+// log_statement or a sample) writes them to its log; Warnings tells. Only a superuser can
+// switch it off.
 //
 // # Clocks
 //
@@ -30,7 +44,8 @@
 // Those of package storage. Everything that happened before COMMIT was sent is failed:
 // deadlocks and serialization failures that did not go away, no connection, a refused
 // one, a context that ended. When the answer to COMMIT is lost, the outcome is unknown,
-// also when the context ended then. With synchronous standbys, a COMMIT that came back
+// also when the context ended then, or when a pooler in between says that it lost the
+// server. With synchronous standbys, a COMMIT that came back
 // before its standby had it is unknown too; for that the pool must have been made from a
 // configuration that [Configure] prepared. [ErrSchema] and [ErrStandby] come from [New].
 //
@@ -42,6 +57,7 @@ package pgstore
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -62,7 +78,9 @@ type Options struct {
 	RaiseTimeout time.Duration
 	// MaxIdle is how long a fenced transaction may sit idle between two statements before
 	// the server ends it, in whole milliseconds: a client that stopped in the middle must
-	// not keep raises out for ever. Default: 5 s.
+	// not keep raises out for ever. One that is busy may go on for longer, but not if a
+	// raise, a retirement or an eviction has seen it hold the mark for this long.
+	// Default: 5 s.
 	MaxIdle time.Duration
 }
 
@@ -84,10 +102,13 @@ var (
 func Configure(c *pgxpool.Config) { pgtx.Configure(c) }
 
 // Backend is a storage.Backend in a PostgreSQL database. It is safe for concurrent use,
-// starts no goroutine, and leaves the pool to whoever opened it.
+// leaves no goroutine behind, and leaves the pool to whoever opened it.
 type Backend struct {
 	pool *pgxpool.Pool
 	o    Options
+
+	mu   sync.Mutex          // guards seen
+	seen map[string]sighting // by resource: who was in the way of a raise
 }
 
 var _ storage.Backend = (*Backend)(nil)
@@ -115,33 +136,5 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	if err := pgtx.Check(ctx, pool, schemaVersion); err != nil {
 		return nil, err
 	}
-	return &Backend{pool: pool, o: opt}, nil
-}
-
-// Warnings tells, in words, which settings of the server or of this pool's role weaken
-// what package storage promises; none is good.
-func (b *Backend) Warnings(ctx context.Context) ([]string, error) {
-	conn, err := b.pool.Acquire(ctx)
-	if err != nil {
-		return nil, fencing.AsFailed(err)
-	}
-	defer conn.Release()
-	var fsync, fullPages, commit, standbys string
-	if err := conn.QueryRow(ctx, durabilitySQL).Scan(&fsync, &fullPages, &commit, &standbys); err != nil {
-		return nil, fencing.AsFailed(err)
-	}
-	var list []string
-	if fsync == "off" {
-		list = append(list, "fsync is off: a crash of the machine loses acknowledged writes, and can destroy the database")
-	}
-	if fullPages == "off" {
-		list = append(list, "full_page_writes is off: a crash of the machine can destroy the database")
-	}
-	if commit == "off" || commit == "local" {
-		list = append(list, "synchronous_commit is "+commit+": fenced transactions switch it on, but whatever else writes to this database can lose what was acknowledged")
-	}
-	if standbys != "" && !pgtx.Configured(conn.Conn()) {
-		list = append(list, "there are synchronous standbys, and the pool was not prepared with pgstore.Configure: a commit that came back before its standby had it counts as applied")
-	}
-	return list, nil
+	return &Backend{pool: pool, o: opt, seen: map[string]sighting{}}, nil
 }

@@ -9,15 +9,17 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 )
 
-// proxy stands between a pool and the server. It counts round trips and can swallow the
-// answer to COMMIT.
+// proxy stands between a pool and the server. It counts round trips, and can swallow the
+// answer to COMMIT or give another one.
 type proxy struct {
 	mu       sync.Mutex // guards the fields below
 	trips    int        // times that the client spoke after the server had
 	server   bool       // the server spoke last
-	lose     string     // "", "request" or "reply" of the next COMMIT; "stall" never answers
+	lose     string     // "", "request" or "reply" of the next COMMIT; "stall" never answers, "pooler" answers as one does that lost the server
 	lost     chan struct{}
 	losing   bool
 	lostOnce sync.Once
@@ -65,9 +67,12 @@ func (p *proxy) copy(dst, src net.Conn, fromClient bool) {
 			return
 		}
 		if !p.pass(buf[:n], fromClient) {
+			if !fromClient && p.loses("pooler") {
+				_, _ = dst.Write(pgtxtest.ServerCrashed())
+			}
 			return
 		}
-		if p.stalls(fromClient) {
+		if !fromClient && p.loses("stall") {
 			continue
 		}
 		if _, err := dst.Write(buf[:n]); err != nil {
@@ -91,10 +96,10 @@ func (p *proxy) pass(data []byte, fromClient bool) bool {
 	return fromClient || !p.losing || p.lose == "stall"
 }
 
-func (p *proxy) stalls(fromClient bool) bool {
+func (p *proxy) loses(how string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !fromClient && p.losing && p.lose == "stall"
+	return p.losing && p.lose == how
 }
 
 func (p *proxy) set(lose string) {

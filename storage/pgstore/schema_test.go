@@ -62,6 +62,7 @@ func TestRights(t *testing.T) {
 			"select * from fencegate.marks", "select * from fencegate.records", "select * from fencegate.meta",
 			"insert into fencegate.records values ('a', 'b', '', 1)",
 			"select fencegate.raise('a', 1, '')", "select fencegate.retire('a', 1, '')", "select fencegate.evict('a', 1, '')", "select fencegate.incarnation()",
+			"select fencegate.mark_holder('a', '')",
 		},
 	} {
 		pool := pgtxtest.Open(t, url, pgtxtest.As(role))
@@ -114,20 +115,5 @@ func TestNew(t *testing.T) {
 	}
 	if _, err := pgstore.New(t.Context(), pool, nil); !errors.Is(err, pgstore.ErrSchema) || !strings.Contains(err.Error(), "version 1 of the schema, want 2") {
 		t.Errorf("an older schema: got %v, want ErrSchema with both versions", err)
-	}
-}
-
-// TestWarnings looks at the shared server, which runs without fsync.
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	b := backend(t, pgtxtest.Open(t, pgtxtest.Database(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "off" }), nil)
-	list, err := b.Warnings(t.Context())
-	if err != nil || len(list) != 3 {
-		t.Fatalf("got %q, %v, want three", list, err)
-	}
-	for i, word := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
-		if !strings.HasPrefix(list[i], word+" is off") {
-			t.Errorf("got %q, want %s", list[i], word)
-		}
 	}
 }

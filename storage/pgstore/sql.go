@@ -29,4 +29,8 @@ var (
 	listSQL string
 	//go:embed sql/durability.sql
 	durabilitySQL string
+	//go:embed sql/logged.sql
+	loggedSQL string
+	//go:embed sql/holder.sql
+	holderSQL string
 )

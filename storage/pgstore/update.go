@@ -24,7 +24,7 @@ var errManaged = errors.New("pgstore: the transaction of Update ends with its fu
 //
 // The transaction is READ COMMITTED. fn must not end it, must not use it after it has
 // returned, and must not raise its resources; no raise is let in while it runs, so it
-// should be short: bound it with ctx, and see Options.MaxIdle. Update is strict: a token
+// should be short: bound it with ctx. See Options.MaxIdle for when it is ended from outside. Update is strict: a token
 // without a grant id is refused.
 //
 // An error of fn comes back so that errors.Is and errors.As find it, with the outcome that
@@ -47,7 +47,8 @@ func (b *Backend) Update(ctx context.Context, fn func(pgx.Tx) error, tokens ...f
 	err = fn(managedTx{tx})
 	closed := conn.Conn().IsClosed()
 	if !closed && conn.Conn().PgConn().TxStatus() == 'I' {
-		return fencing.AsUnknown(fmt.Errorf("fn ended the transaction itself, it may have been committed (fn returned: %v)", err))
+		// fn's error is not wrapped: errors.Is must not find in it that this was refused.
+		return fencing.AsUnknown(fmt.Errorf("fn ended the transaction itself, it may have been committed (fn returned: %v)", err)) //nolint:errorlint // see above
 	}
 	if err != nil {
 		return fencing.AsFailed(err)

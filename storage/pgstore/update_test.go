@@ -180,7 +180,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtxtest.Database(t)
 	for have, want := range map[string]string{
-		"off": "on", "local": "on", "on": "on", "remote_write": "remote_write", "remote_apply": "remote_apply",
+		"off": "on", "local": "on", "on": "on", "remote_write": "on", "remote_apply": "remote_apply",
 	} {
 		b := backend(t, pgtxtest.Open(t, url, func(c *pgxpool.Config) {
 			c.ConnConfig.RuntimeParams["synchronous_commit"] = have

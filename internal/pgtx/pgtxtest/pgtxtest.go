@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/internal/testenv"
@@ -138,6 +139,17 @@ func Open(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.P
 	}
 	tb.Cleanup(pool.Close)
 	return pool
+}
+
+// ServerCrashed returns what a pooler tells its client when it loses the server: the words of
+// pgbouncer, which says the same before COMMIT and after it.
+func ServerCrashed() []byte {
+	msg := &pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "server conn crashed?"}
+	data, err := msg.Encode(nil)
+	if err != nil {
+		panic(err)
+	}
+	return data
 }
 
 // As makes a pool work as a role, as one that logged in with it.
