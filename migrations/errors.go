@@ -21,15 +21,17 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns what the driver said.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// DirtyError says that a process died within a step, so that nobody knows whether the
-// step took effect. Nothing is done until somebody has looked.
+// DirtyError says that a process died within a step, and that what the database has does
+// not show whether the step took effect: somebody has changed it by hand. Nothing is done
+// until somebody has looked.
 type DirtyError struct {
 	Version uint // where the step led to: up from the version below, or down from the one above
 }
 
 // Error implements error.
 func (e *DirtyError) Error() string {
-	return fmt.Sprintf("a migration to version %d was killed on its way (up from %d, or down from %d). "+
+	return fmt.Sprintf("a migration to version %d was killed on its way (up from %d, or down from %d), "+
+		"and the version in fencegate's table meta is none of these. "+
 		"A step is one transaction, so it is done as a whole or not at all: "+
 		"compare the database with the SQL of the step (fencegate migrate show), "+
 		"then write down the version that it really has (fencegate migrate force VERSION)",

@@ -22,14 +22,18 @@ type Migrator struct {
 
 // engine is what differs between the databases.
 type engine interface {
-	// lock keeps every other migrator out, and prepares a database for writing.
+	// lock keeps every other migrator out, waits for what one that died has left
+	// running, and prepares a database for writing.
 	lock(ctx context.Context) (unlock func() error, err error)
 	// driver returns golang-migrate's view; called under the lock.
 	driver() (database.Driver, error)
 	// version reads the version, 0 for none, and whether its step was left half done.
 	version(ctx context.Context) (v uint, dirty bool, err error)
-	// refused reports whether err is the database's own answer to a step: the
-	// transaction was rolled back.
+	// applied reads the version that the steps themselves wrote, each in its own
+	// transaction, 0 for none; called under the lock.
+	applied(ctx context.Context) (uint, error)
+	// refused reports whether err is the database's own answer: it is at work on
+	// nothing of this migrator's any more.
 	refused(err error) bool
 	// explain gives a driver's error its type.
 	explain(err error) error
@@ -118,10 +122,7 @@ func (e *sqliteEngine) lock(ctx context.Context) (unlock func() error, err error
 		}
 	}
 	if e.db == nil {
-		err = sqlitefile.Create(e.path)
-		if err == nil {
-			e.db, err = sqlitefile.Open(e.path, sqlitefile.Write)
-		}
+		e.db, err = sqlitefile.Open(ctx, e.path, sqlitefile.Write)
 	}
 	if err != nil {
 		_ = unlock()
@@ -137,10 +138,7 @@ func (e *sqliteEngine) driver() (database.Driver, error) {
 func (e *sqliteEngine) version(ctx context.Context) (v uint, dirty bool, err error) {
 	db := e.db
 	if db == nil { // only looking: the file is neither created nor locked
-		if err := sqlitefile.Check(e.path); err != nil {
-			return 0, false, err
-		}
-		if db, err = sqlitefile.Open(e.path, sqlitefile.Read); err != nil {
+		if db, err = sqlitefile.Open(ctx, e.path, sqlitefile.Read); err != nil {
 			return 0, false, err
 		}
 		defer db.Close()
@@ -150,6 +148,15 @@ func (e *sqliteEngine) version(ctx context.Context) (v uint, dirty bool, err err
 		return 0, false, err
 	}
 	return scanVersion(db.QueryRowContext(ctx, query("sqlite_version")))
+}
+
+func (e *sqliteEngine) applied(ctx context.Context) (v uint, err error) {
+	var has bool
+	if err := e.db.QueryRowContext(ctx, query("sqlite_has_meta")).Scan(&has); err != nil || !has {
+		return 0, err
+	}
+	err = e.db.QueryRowContext(ctx, query("sqlite_applied")).Scan(&v)
+	return v, err
 }
 
 func (e *sqliteEngine) refused(err error) bool { return sqlitefile.IsError(err) }

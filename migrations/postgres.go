@@ -62,10 +62,37 @@ func (e *postgresEngine) lock(ctx context.Context) (unlock func() error, err err
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		return nil
 	}
-	if err := e.ensureSchema(ctx, conn); err != nil {
+	if err = e.awaitSteps(ctx, conn); err == nil {
+		err = e.ensureSchema(ctx, conn)
+	}
+	if err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	return unlock, nil
+}
+
+// The names that golang-migrate's table and its lock have. The schema is fixed and not
+// the role's search_path: two roles must find one table.
+const (
+	versionSchema = "fencegate_migrations"
+	versionTable  = "version"
+)
+
+// awaitSteps waits until no step is running. The step of a process that died runs on in its
+// server process, which keeps golang-migrate's lock until it ends.
+func (e *postgresEngine) awaitSteps(ctx context.Context, conn *sql.Conn) error {
+	var name string
+	if err := conn.QueryRowContext(ctx, query("postgres_database")).Scan(&name); err != nil {
+		return err
+	}
+	id, err := database.GenerateAdvisoryLockId(name, versionSchema, versionTable)
+	if err != nil {
+		return err
+	}
+	if _, err = conn.ExecContext(ctx, query("postgres_steps_lock"), id); err == nil {
+		_, err = conn.ExecContext(ctx, query("postgres_steps_unlock"), id)
+	}
+	return err
 }
 
 func (e *postgresEngine) ensureSchema(ctx context.Context, conn *sql.Conn) error {
@@ -81,8 +108,7 @@ func (e *postgresEngine) driver() (database.Driver, error) {
 	if e.d != nil {
 		return e.d, nil
 	}
-	// The schema is fixed and not the role's search_path: two roles must find one table.
-	d, err := pgxmigrate.WithInstance(e.db, &pgxmigrate.Config{SchemaName: "fencegate_migrations", MigrationsTable: "version"})
+	d, err := pgxmigrate.WithInstance(e.db, &pgxmigrate.Config{SchemaName: versionSchema, MigrationsTable: versionTable})
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +122,15 @@ func (e *postgresEngine) version(ctx context.Context) (v uint, dirty bool, err e
 		return 0, false, err
 	}
 	return scanVersion(e.db.QueryRowContext(ctx, query("postgres_version")))
+}
+
+func (e *postgresEngine) applied(ctx context.Context) (v uint, err error) {
+	var has bool
+	if err := e.db.QueryRowContext(ctx, query("postgres_has_meta")).Scan(&has); err != nil || !has {
+		return 0, err
+	}
+	err = e.db.QueryRowContext(ctx, query("postgres_applied")).Scan(&v)
+	return v, err
 }
 
 func scanVersion(row *sql.Row) (uint, bool, error) {

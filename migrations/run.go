@@ -16,7 +16,7 @@ import (
 type Status struct {
 	Current uint // the version it has; 0 before the first step
 	Latest  uint // the version that this program knows
-	Dirty   bool // the step to Current was left half done
+	Dirty   bool // a step to Current was left half done; the next Up or Down settles it
 }
 
 // Version reads where the database stands. It changes nothing.
@@ -49,7 +49,7 @@ func (m *Migrator) Up(ctx context.Context) (done []Migration, err error) {
 			if step.Version <= s.Current {
 				continue
 			}
-			if err := m.step(ctx, step, +1, s.Current); err != nil {
+			if err := m.step(ctx, step, +1); err != nil {
 				return err
 			}
 			s.Current = step.Version
@@ -75,7 +75,7 @@ func (m *Migrator) Down(ctx context.Context, steps int, destroy bool) (done []Mi
 			return err
 		}
 		for i := len(all) - 1; i >= 0; i-- {
-			if err := m.step(ctx, all[i], -1, all[i].Version); err != nil {
+			if err := m.step(ctx, all[i], -1); err != nil {
 				return err
 			}
 			done = append(done, all[i])
@@ -116,13 +116,13 @@ func (m *Migrator) Force(ctx context.Context, version uint) error {
 }
 
 // locked runs fn while no other process migrates, on a database that is neither half
-// done nor newer than this program.
+// done, or was and has been settled, nor newer than this program.
 func (m *Migrator) locked(ctx context.Context, fn func(Status) error) error {
 	unlock, err := m.lock(ctx)
 	if err != nil {
 		return m.explain(stopped(ctx, err))
 	}
-	s, err := m.Version(ctx)
+	s, err := m.settle(ctx)
 	if err == nil {
 		err = m.usable(s)
 	}
@@ -130,6 +130,33 @@ func (m *Migrator) locked(ctx context.Context, fn func(Status) error) error {
 		err = fn(s)
 	}
 	return m.explain(errors.Join(err, unlock()))
+}
+
+// settle is Version, and corrects a note that a step was left half done. Golang-migrate
+// notes it before the step and takes it back after it, in transactions of their own; the
+// step's transaction writes the version too, so that one is the truth. Where it is none that
+// a step to the noted version leads to or comes from, the note stays.
+func (m *Migrator) settle(ctx context.Context) (Status, error) {
+	s, err := m.Version(ctx)
+	if err != nil || !s.Dirty {
+		return s, err
+	}
+	has, err := m.applied(ctx)
+	if err != nil {
+		return s, err
+	}
+	if has+1 < s.Current || has > s.Current+1 {
+		return s, nil
+	}
+	d, err := m.driver()
+	if err == nil {
+		err = setVersion(d, has)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Current, s.Dirty = has, false
+	return s, nil
 }
 
 func (m *Migrator) usable(s Status) error {
@@ -142,9 +169,9 @@ func (m *Migrator) usable(s Status) error {
 	return nil
 }
 
-// step runs one step. Where the database said no, its transaction was rolled back, and
-// golang-migrate's note that the step is half done is taken back too.
-func (m *Migrator) step(ctx context.Context, step Migration, direction int, before uint) error {
+// step runs one step, up (+1) or down (-1). Where the database said no to something, the step
+// or golang-migrate's notes before and after it, what the step wrote tells which.
+func (m *Migrator) step(ctx context.Context, step Migration, direction int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -165,8 +192,15 @@ func (m *Migrator) step(ctx context.Context, step Migration, direction int, befo
 		return nil
 	}
 	err = cause(err)
-	if _, dirty, verr := m.version(context.WithoutCancel(ctx)); verr == nil && dirty && m.refused(err) {
-		err = errors.Join(err, setVersion(d, before))
+	if m.refused(err) {
+		after := step.Version
+		if direction < 0 {
+			after--
+		}
+		// Where this fails too, the note stays, and the next migrator settles it.
+		if s, serr := m.settle(context.WithoutCancel(ctx)); serr == nil && !s.Dirty && s.Current == after {
+			return nil
+		}
 	}
 	return fmt.Errorf("step %s: %w", step.Name, err)
 }

@@ -19,7 +19,7 @@ type migrateCmd struct {
 	Version migrateVersionCmd `cmd:"" help:"Show the version that the database has, and the newest one."`
 	List    migrateListCmd    `cmd:"" help:"List every step, and whether the database has it."`
 	Show    migrateShowCmd    `cmd:"" help:"Print the SQL of a step, or of all. Needs no database."`
-	Force   migrateForceCmd   `cmd:"" help:"Write down a version and run nothing, after a migration was killed."`
+	Force   migrateForceCmd   `cmd:"" help:"Write down a version and run nothing, where up cannot tell by itself."`
 }
 
 // Help implements kong.HelpProvider.
@@ -228,7 +228,8 @@ type migrateForceCmd struct {
 
 // Help implements kong.HelpProvider.
 func (migrateForceCmd) Help() string {
-	return "A step is one transaction. When a migration was killed, look whether the step took effect (show prints its SQL), " +
+	return "A step is one transaction and writes its version, so up and down go on by themselves after a migration was killed. " +
+		"Where they cannot, because the database was changed by hand, look whether the step took effect (show prints its SQL), " +
 		"and write down the version: the step's if it did, the one before if it did not. A wrong version breaks the next up."
 }
 

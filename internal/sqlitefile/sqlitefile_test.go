@@ -3,6 +3,7 @@ package sqlitefile_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,10 +23,8 @@ func TestNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := sqlitefile.Create(path); err != nil {
-			t.Fatal(err)
-		}
-		db, err := sqlitefile.Open(path, sqlitefile.Write)
+		lock(t, path)
+		db, err := sqlitefile.Open(t.Context(), path, sqlitefile.Write)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,8 +32,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 		_ = db.Close()
-		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-			t.Errorf("%q: the database is not in its file: %v", name, err)
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o600 {
+			t.Errorf("%q: the database is not in its private file: %v, %v", name, info, err)
 		}
 	}
 }
@@ -46,22 +45,30 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := filepath.Join(dir, "a.db")
-	link := filepath.Join(dir, "link")
-	if err := errors.Join(os.Symlink(dir, link), os.Symlink(want, filepath.Join(dir, "b.db"))); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // before the file is there, and after
-		if got, err := sqlitefile.Resolve(filepath.Join(link, ".", "a.db")); err != nil || got != want {
-			t.Errorf("got %q, %v, want %q", got, err, want)
-		}
-		if err := sqlitefile.Create(want); err != nil {
+	for name, target := range map[string]string{
+		"link": dir, "b.db": want, "c.db": "a.db", "d.db": "c.db", "e.db": "link/a.db", "loop": "loop",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := sqlitefile.Resolve(filepath.Join(dir, "b.db")); err != nil || got != want {
-		t.Errorf("by a link: got %q, %v, want %q", got, err, want)
+	for _, there := range []string{"before the file is there", "after"} {
+		for _, name := range []string{"link/./a.db", "b.db", "c.db", "d.db", "e.db", "link/d.db"} {
+			if got, err := sqlitefile.Resolve(filepath.Join(dir, name)); err != nil || got != want {
+				t.Errorf("%s, %s: got %q, %v, want %q", name, there, got, err, want)
+			}
+		}
+		if err := os.WriteFile(want, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for _, bad := range []string{"", ":memory:", "file:" + want} {
+	if _, err := sqlitefile.Resolve(filepath.Join(dir, "loop")); err == nil {
+		t.Error("a link to itself was resolved")
+	}
+	if _, err := sqlitefile.Resolve(dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("a folder: got %v", err)
+	}
+	for _, bad := range []string{"", ":memory:", "file:" + want, want + ".lock", want + "-wal", want + "-shm", want + "-journal"} {
 		if _, err := sqlitefile.Resolve(bad); !errors.Is(err, fencing.ErrInvalid) {
 			t.Errorf("Resolve(%q) = %v, want ErrInvalid", bad, err)
 		}
@@ -100,18 +107,47 @@ func TestLock(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
-	db, err := sqlitefile.Open(path, sqlitefile.Read)
+	if _, err := sqlitefile.Open(t.Context(), path, sqlitefile.Read); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there was opened for reading: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlitefile.Open(t.Context(), path, sqlitefile.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Ping(); err == nil {
-		t.Error("a file that is not there was opened for reading")
-	}
-	if err := sqlitefile.Create(path); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := db.Exec("CREATE TABLE a (b)"); !sqlitefile.IsError(err) {
 		t.Errorf("a write = %v, want SQLite's refusal", err)
 	}
+}
+
+// TestLockedNameMayNotChange: what is locked is what is opened, also where the name has
+// become a link while the lock was waited for.
+func TestLockedNameMayNotChange(t *testing.T) {
+	t.Parallel()
+	path, err := sqlitefile.Resolve(filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("b.db", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlitefile.Lock(t.Context(), path, 0); err == nil || !strings.Contains(err.Error(), "b.db") {
+		t.Errorf("got %v, want an error that tells the other name", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, path) // it was given back
+}
+
+func lock(t *testing.T, path string) {
+	t.Helper()
+	unlock, err := sqlitefile.Lock(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unlock() })
 }

@@ -1,10 +1,13 @@
 -- The store: the floor, marks, the bases of deleted versions, records.
+
+-- version is that of the newest migration whose objects are here.
 CREATE TABLE fencegate_meta (
-  one   INTEGER PRIMARY KEY CHECK (one = 1),
-  floor INTEGER NOT NULL CHECK (floor BETWEEN 0 AND 9007199254740991)
+  one     INTEGER PRIMARY KEY CHECK (one = 1),
+  version INTEGER NOT NULL CHECK (version >= 1),
+  floor   INTEGER NOT NULL CHECK (floor BETWEEN 0 AND 9007199254740991)
 ) STRICT;
 
-INSERT INTO fencegate_meta (one, floor) VALUES (1, 0);
+INSERT INTO fencegate_meta (one, version, floor) VALUES (1, 1, 0);
 
 -- incarnation is the run of the store that made the mark; a mark of another run counts
 -- as retired. grant_id is a secret.

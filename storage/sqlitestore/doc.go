@@ -12,6 +12,7 @@
 //     its beginning (BEGIN IMMEDIATE).
 //   - What was acknowledged is on the disk (WAL, synchronous=FULL). A process that is
 //     killed loses nothing of it.
+//   - The schema comes with Open, also where an Open before was killed on its way.
 //   - Every Open is a new incarnation: the tokens of the run before are refused.
 //   - Concurrent calls are combined into one transaction (group commit), each judged on
 //     its own merits. If that transaction fails, so does every call in it, those that it
@@ -20,7 +21,12 @@
 // # What is not guaranteed
 //
 // The file of a running store that is copied over, restored or edited by another program
-// shows no new incarnation: stop the store first. File systems without locks or shared
+// shows no new incarnation: stop the store first. A program that runs a store must not open
+// the file by other means than this package and its driver, not even to look: when any
+// descriptor of the file is closed, the system drops the locks of the whole process, and the
+// next other program that looks deletes the WAL. Symbolic links are followed to the one
+// name that is locked; a hard link or a bind mount of the single file is a second name that
+// nothing recognises. File systems without locks or shared
 // memory (most network ones) are not for SQLite. An [Backend.Update] holds the writer:
 // while its function runs, nothing else is written.
 //

@@ -1,15 +1,19 @@
 package sqlitestore_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/migrations"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/sqlitestore"
 )
@@ -21,11 +25,18 @@ const childEnv = "FENCEGATE_TEST_SQLITESTORE_CHILD"
 // limitEnv makes that child one whose files may not grow.
 const limitEnv = "FENCEGATE_TEST_SQLITESTORE_LIMIT"
 
+// lookEnv makes that child one that looks at its own file in another way, see lookAt,
+// before it writes.
+const lookEnv = "FENCEGATE_TEST_SQLITESTORE_LOOK"
+
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		work := writeForEver
 		if os.Getenv(limitEnv) != "" {
 			work = writeToTheLimit
+		}
+		if os.Getenv(lookEnv) != "" {
+			work = writeAfterALook
 		}
 		if err := work(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -62,6 +73,55 @@ func writeForEver(path string) error {
 		}
 		fmt.Println(v)
 	}
+}
+
+// writeAfterALook writes 10, looks, says so, waits for a line, writes 9, says so, and waits to
+// be killed.
+func writeAfterALook(path string) error {
+	ctx := context.Background()
+	b, err := sqlitestore.Open(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	t := token("child", 1)
+	put := func(value string) error {
+		_, err := commit(ctx, b, t, storage.Put("child", "a", []byte(value)))
+		return err
+	}
+	if err := errors.Join(b.Raise(ctx, t), put("10"), lookAt(ctx, path, os.Getenv(lookEnv))); err != nil {
+		return err
+	}
+	fmt.Println("looked")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	if err := put("9"); err != nil {
+		return err
+	}
+	fmt.Println("acknowledged")
+	select {}
+}
+
+// lookAt does what a program may do beside its store.
+func lookAt(ctx context.Context, path, how string) error {
+	if how == "a second Open" {
+		if _, err := sqlitestore.Open(ctx, path, nil); !errors.Is(err, sqlitestore.ErrInUse) {
+			return fmt.Errorf("a second open = %w, want ErrInUse", err)
+		}
+		return nil
+	}
+	m, err := migrations.Open(ctx, "sqlite:"+path)
+	if err != nil {
+		return err
+	}
+	if how == "a migration" {
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if _, err := m.Up(short); err == nil {
+			return errors.New("migrated under a running store")
+		}
+		return m.Close()
+	}
+	_, err = m.Version(ctx)
+	return errors.Join(err, m.Close())
 }
 
 func open(tb testing.TB, path string) *sqlitestore.Backend {

@@ -82,9 +82,6 @@ func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sqlitefile.Create(path); err != nil {
-		return nil, err
-	}
 	unlock, err := sqlitefile.Lock(ctx, path, opt.Wait)
 	if err != nil {
 		return nil, err
@@ -97,12 +94,12 @@ func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	return b, nil
 }
 
-// open does what needs the lock.
+// open does what needs the lock: everything that touches the file.
 func (b *Backend) open(ctx context.Context) (err error) {
 	if err := migrate(ctx, b.path); err != nil {
 		return err
 	}
-	if b.writer, err = sqlitefile.Open(b.path, sqlitefile.Write); err != nil {
+	if b.writer, err = sqlitefile.Open(ctx, b.path, sqlitefile.Write); err != nil {
 		return err
 	}
 	b.writer.SetMaxOpenConns(1)
@@ -117,7 +114,7 @@ func (b *Backend) open(ctx context.Context) (err error) {
 	if b.write, err = prepare(ctx, b.writer); err != nil {
 		return fmt.Errorf("%s: %w", b.path, err)
 	}
-	if b.reader, err = sqlitefile.Open(b.path, sqlitefile.Read); err != nil {
+	if b.reader, err = sqlitefile.Open(ctx, b.path, sqlitefile.Read); err != nil {
 		return err
 	}
 	b.reader.SetMaxOpenConns(readers)

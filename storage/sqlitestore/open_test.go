@@ -3,6 +3,7 @@ package sqlitestore_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"os/exec"
@@ -67,6 +68,61 @@ func TestOneProcessAFile(t *testing.T) {
 	}
 }
 
+// TestLinkToNothing: a link to a file that is not there yet names that file, before and after
+// Open has made it.
+func TestLinkToNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "real.db"), filepath.Join(dir, "link.db")
+	if err := os.Symlink("real.db", link); err != nil {
+		t.Fatal(err)
+	}
+	open(t, link)
+	for _, name := range []string{link, path} {
+		if _, err := sqlitestore.Open(t.Context(), name, nil); !errors.Is(err, sqlitestore.ErrInUse) {
+			t.Errorf("a second open as %s = %v, want ErrInUse", name, err)
+		}
+	}
+}
+
+// TestKilledInFirstOpen: a note that the first step is half done is settled by what is there.
+func TestKilledInFirstOpen(t *testing.T) {
+	t.Parallel()
+	t.Run("before the step", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "store.db")
+		edit(t, path, "CREATE TABLE fencegate_migrations (version uint64, dirty bool); INSERT INTO fencegate_migrations VALUES (1, 1)")
+		raised(t, open(t, path), "a", 1)
+	})
+	t.Run("after the step", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "store.db")
+		b := open(t, path)
+		raised(t, b, "a", 1)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, path, "UPDATE fencegate_migrations SET dirty = 1")
+		b = open(t, path)
+		if m, err := b.Mark(t.Context(), "a"); err != nil || m.Number != 1 {
+			t.Errorf("the mark is %v, %v, want 1", m, err)
+		}
+	})
+}
+
+// edit runs statements as another program does, by its own connection.
+func edit(t *testing.T, path, statements string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), statements)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestOpenWaits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -114,7 +170,7 @@ func TestBadFiles(t *testing.T) {
 	for path, want := range map[string]string{
 		text:                                 text + " is not a SQLite database",
 		short:                                short + " is not a SQLite database",
-		full:                                 full + ": ",
+		full:                                 full + " is not a SQLite database",
 		dir:                                  dir + " cannot be opened: is a directory",
 		filepath.Join(dir, "none", "a.db"):   "no such file or directory",
 		filepath.Join(text, "a.db"):          "not a directory",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/fencegate/fencegate/fencing"
 )
@@ -24,7 +25,8 @@ import (
 // grant id is refused.
 //
 // An error of fn comes back so that errors.Is and errors.As find it, with the outcome that
-// it carries, else as failed.
+// it carries, else as failed. Where fn has ended the transaction all the same, the outcome is
+// unknown, whatever fn returned.
 func (b *Backend) Update(ctx context.Context, fn func(*sql.Tx) error, tokens ...fencing.Token) error {
 	tokens, err := admit(tokens)
 	if err != nil {
@@ -35,11 +37,11 @@ func (b *Backend) Update(ctx context.Context, fn func(*sql.Tx) error, tokens ...
 		return err
 	}
 	defer end()
-	tx, err := b.writer.BeginTx(ctx, nil) // waits for the writer
+	tx, rollback, err := b.beginUpdate(ctx)
 	if err != nil {
-		return fencing.AsFailed(fmt.Errorf("begin: %w", err))
+		return fencing.AsFailed(fmt.Errorf("begin: %w", stopped(ctx, err)))
 	}
-	defer tx.Rollback() //nolint:errcheck // for every way out that did not commit, a panic too
+	defer rollback() // for every way out that did not commit, a panic too
 	for _, t := range tokens {
 		m, _, err := txn{tx, b.write, b.incarnation}.mark(t.Resource)
 		if err != nil {
@@ -49,20 +51,49 @@ func (b *Backend) Update(ctx context.Context, fn func(*sql.Tx) error, tokens ...
 			return err
 		}
 	}
-	if err := fn(tx); err != nil {
+	err = fn(tx)
+	if err == nil {
+		if err = tx.Commit(); !errors.Is(err, sql.ErrTxDone) {
+			return committed(err)
+		}
+		err = ctx.Err() // nil if it was fn that ended the transaction
+	}
+	if rollback() {
 		return fencing.AsFailed(err)
 	}
-	err = tx.Commit()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
-		return fencing.AsUnknown(errors.New("fn ended the transaction itself, it may have been committed"))
-	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return fencing.AsFailed(ctx.Err()) // rolled back, COMMIT was never sent
-	}
-	return committed(err)
+	return fencing.AsPartial(errors.Join(errors.New("fn ended the transaction itself, it may have been committed"), err))
 }
+
+// beginUpdate begins a transaction, waiting for the writer, and rolls it back when ctx
+// ends. rollback does so now, if it is not ended, and reports whether it was this, or the end
+// of ctx, that ended the transaction: where it was not, fn has committed it or may have.
+// So the transaction is not bound to ctx itself: database/sql would not tell.
+func (b *Backend) beginUpdate(ctx context.Context) (tx *sql.Tx, rollback func() bool, err error) {
+	bound, unbind := context.WithCancel(context.WithoutCancel(ctx))
+	stopWaiting := context.AfterFunc(ctx, unbind)
+	if tx, err = b.writer.BeginTx(bound, nil); err != nil {
+		stopWaiting()
+		unbind()
+		return nil, nil, err
+	}
+	if !stopWaiting() { // ctx ended, and the transaction with it: nobody has seen it
+		_ = tx.Rollback()
+		return nil, nil, ctx.Err()
+	}
+	rolledBack := make(chan bool, 1)
+	stop := context.AfterFunc(ctx, func() { rolledBack <- ours(tx.Rollback()) })
+	return tx, sync.OnceValue(func() bool {
+		defer unbind()
+		if stop() {
+			return ours(tx.Rollback())
+		}
+		return <-rolledBack
+	}), nil
+}
+
+// ours reports whether a call of Rollback was what ended the transaction. Another error
+// than ErrTxDone is SQLite's: it had rolled back by itself.
+func ours(err error) bool { return !errors.Is(err, sql.ErrTxDone) }
 
 // stopped prefers the context's end to what it looks like in a transaction.
 func stopped(ctx context.Context, err error) error {

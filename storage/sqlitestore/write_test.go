@@ -247,6 +247,43 @@ func TestUpdateThatCommitsItself(t *testing.T) {
 	}
 }
 
+// TestUpdateThatIsEndedByFn: what fn returns, and a context that ends after it, do not undo a
+// commit.
+func TestUpdateThatIsEndedByFn(t *testing.T) {
+	t.Parallel()
+	mine := errors.New("mine")
+	for name, after := range map[string]func(cancel func()) error{
+		"and returns":                  func(func()) error { return nil },
+		"and returns an error":         func(func()) error { return mine },
+		"and returns a failed one":     func(func()) error { return fencing.AsFailed(mine) },
+		"and the context ends":         func(cancel func()) error { cancel(); return nil },
+		"and the context ends, failed": func(cancel func()) error { cancel(); return fencing.AsFailed(mine) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := openNew(t)
+			tok := raised(t, b, "a", 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var want error
+			err := b.Update(ctx, func(tx *sql.Tx) error {
+				if _, err := tx.Exec("CREATE TABLE own (a)"); err != nil {
+					return err
+				}
+				if err := tx.Commit(); err != nil {
+					return err
+				}
+				want = after(cancel)
+				return want
+			}, tok)
+			if fencing.OutcomeOf(err) != fencing.Unknown || errors.Is(err, fencing.ErrFailed) || want != nil && !errors.Is(err, mine) {
+				t.Errorf("got %v, want unknown, and fn's error", err)
+			}
+			raised(t, b, "a", 2) // the writer is free
+		})
+	}
+}
+
 func TestUpdateAsksForTokens(t *testing.T) {
 	t.Parallel()
 	b := openNew(t)

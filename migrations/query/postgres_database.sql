@@ -1,0 +1,2 @@
+-- Returns the name of the database.
+SELECT current_database()

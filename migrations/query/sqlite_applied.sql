@@ -1,0 +1,2 @@
+-- Returns the version that the newest step wrote in its own transaction.
+SELECT version FROM fencegate_meta
