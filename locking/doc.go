@@ -1,5 +1,5 @@
 // Package locking grants locks with fencing tokens. A [Backend] is a lock store (memlock,
-// redislock, pglock); an [Issuer] is the desk in front of it, which waits, grants and
+// redislock, redlock, pglock); an [Issuer] is the desk in front of it, which waits, grants and
 // raises the token in the stores that guard the data; a [Locker] turns grants into leases
 // that renew themselves and end when they can no longer be trusted.
 //
