@@ -298,6 +298,49 @@ func TestAcquireAll(t *testing.T) {
 	})
 }
 
+// TestAcquireAllTakesSortedOrder: whatever the order of the arguments, so that two callers
+// never wait for each other.
+func TestAcquireAllTakesSortedOrder(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
+		all, err := l.AcquireAll(t.Context(), "c", "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order string
+		for _, e := range d.events.list {
+			if e.Kind == fencing.EventGranted {
+				order += e.Resource
+			}
+		}
+		if order != "abc" {
+			t.Errorf("taken in the order %s, want abc", order)
+		}
+		if err := all.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAcquireAnyBeginsAnywhere: the first bucket is not everybody's favourite.
+func TestAcquireAnyBeginsAnywhere(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, _ *desk, l *locking.Locker) {
+		seen := map[string]int{}
+		for range 200 { // the chance that one of three is never first is 2 in 10^35
+			lease, err := l.AcquireAny(t.Context(), "stock:0", "stock:1", "stock:2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[lease.Token().Resource]++
+			_ = lease.Release(t.Context())
+		}
+		if len(seen) != 3 {
+			t.Errorf("200 callers began at %v only", seen)
+		}
+	})
+}
+
 // TestAcquireAllHasOneDeadline: the wait is for the whole, not for each.
 func TestAcquireAllHasOneDeadline(t *testing.T) {
 	t.Parallel()
