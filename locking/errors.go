@@ -22,6 +22,10 @@ var (
 	// ErrExhausted says that a resource has used up its numbers, 2^53-1 of them.
 	ErrExhausted error = &lockError{"no numbers are left for this resource"}
 
+	// ErrTooManyWaiters says that as many wait for the lock as may; nothing happened, and
+	// it may be tried again.
+	ErrTooManyWaiters = fencing.AsFailed(errors.New("too many wait for this lock"))
+
 	// ErrUnsettled says that a grant's number kept being refused by a store: another
 	// issuer's lock store grants numbers for the same resource, or the grants of this
 	// one are overtaken. Nothing is held.

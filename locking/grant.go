@@ -3,7 +3,6 @@ package locking
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -26,13 +25,25 @@ func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
 		return Granted{}, err
 	}
 	defer leave()
-	w := i.lines.join(r)
-	defer i.lines.leave(r.Resource, w)
+	p, err := i.lines.join(r)
+	if err != nil {
+		return Granted{}, err
+	}
+	g, err := i.grant(ctx, r, p, arrived)
+	if err != nil && p != nil && !p.gone {
+		i.leave(ctx, p)
+	}
+	i.lines.leave(p, err == nil)
+	return g, err
+}
+
+// grant is Grant for a request that has its place in the line.
+func (i *LocalIssuer) grant(ctx context.Context, r Request, p *place, arrived time.Time) (Granted, error) {
 	var hold Hold
 	var sent time.Time
 	lost := false // the last answer was lost: there may be a hold, of whatever number
 	for round := 1; ; round++ {
-		h, at, err := i.acquire(ctx, r, w, arrived)
+		h, at, err := i.acquire(ctx, r, p, arrived)
 		if fencing.OutcomeOf(err) == fencing.Unknown {
 			lost = true
 			if round < maxRounds && ctx.Err() == nil {
@@ -158,70 +169,4 @@ func (i *LocalIssuer) giveUp(ctx context.Context, r Request, t fencing.Token, lo
 	e.Reason = "the grant failed"
 	i.emit(e)
 	return errors.Join(cause, err, freeErr)
-}
-
-// acquire asks the lock store until it grants or r.Wait has passed since arrived. Who waits
-// asks when it is w's turn; a nil w does not wait. sent is when the call that brought the
-// hold was made.
-func (i *LocalIssuer) acquire(ctx context.Context, r Request, w *waiter, arrived time.Time) (h Hold, sent time.Time, err error) {
-	if w == nil {
-		sent = time.Now()
-		h, err = i.b.TryAcquire(ctx, r)
-		return h, sent, err
-	}
-	var over <-chan time.Time // never, for a negative Wait
-	if r.Wait > 0 {
-		timer := time.NewTimer(time.Until(arrived.Add(r.Wait)))
-		defer timer.Stop()
-		over = timer.C
-	}
-	err = &HeldError{Resource: r.Resource}
-	if !w.first() {
-		select {
-		case <-w.turn:
-		case <-over:
-			return Hold{}, sent, err
-		case <-ctx.Done():
-			return Hold{}, sent, errors.Join(err, ended(ctx))
-		}
-	}
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, i.o.Poll) {
-		sent = time.Now()
-		h, err = i.b.TryAcquire(ctx, r)
-		held, ok := errors.AsType[*HeldError](err)
-		if !ok {
-			return h, sent, err
-		}
-		look := time.NewTimer(untilNextLook(pause, held.Remaining))
-		select {
-		case <-w.wake:
-		case <-look.C:
-		case <-over:
-			look.Stop()
-			return Hold{}, sent, err
-		case <-ctx.Done():
-			look.Stop()
-			return Hold{}, sent, errors.Join(err, ended(ctx))
-		}
-		look.Stop()
-	}
-}
-
-// untilNextLook is the pause, shortened to the holder's remaining time, and jittered so
-// that waiters of several processes do not look in step.
-func untilNextLook(pause, remaining time.Duration) time.Duration {
-	if remaining > 0 {
-		pause = min(pause, remaining+time.Millisecond)
-	}
-	return pause/2 + rand.N(pause/2+1)
-}
-
-// ended says why ctx has ended: both its error and its cause, where they differ. Nothing
-// was sent.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if !errors.Is(cause, err) {
-		err = errors.Join(err, cause)
-	}
-	return fencing.AsFailed(err)
 }

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -10,10 +11,15 @@ import (
 
 // IssuerOptions tunes a [LocalIssuer]. The zero value is the default.
 type IssuerOptions struct {
-	// Poll is the longest time between two looks at a held lock, 1 ms to 1 min. A
-	// release through the same issuer wakes the next waiter at once; a release
-	// elsewhere is seen by looking. Default: 100 ms.
+	// Poll is the longest time between two looks at a held lock, 1 ms to 1 min, and to
+	// 2 s over a lock store that keeps a line ([Waiter]). A release through the same
+	// issuer wakes the next waiter at once, and one elsewhere does where the lock store
+	// sends word; else it is seen by looking. Default: 100 ms, with a line 1 s
+	// (LookEvery).
 	Poll time.Duration
+	// MaxWaiters is how many may wait for one resource here, 1 or more; who comes then
+	// gets ErrTooManyWaiters. Default: 10,000.
+	MaxWaiters int
 	// Cleanup bounds what is done after a failed grant or while the caller's context
 	// has ended, 10 ms to 1 min. Default: 5 s.
 	Cleanup time.Duration
@@ -25,11 +31,13 @@ type IssuerOptions struct {
 // LocalIssuer is the [Issuer] over a lock store and the stores that guard the data. It
 // is safe for concurrent use and needs no closing.
 type LocalIssuer struct {
-	b        Backend
-	fences   []fencing.Fence
-	lines    lines
-	attempts attempts
-	o        IssuerOptions
+	b           Backend
+	waiter      Waiter      // b, if it can
+	transferrer Transferrer // b, if it can
+	fences      []fencing.Fence
+	lines       lines
+	attempts    attempts
+	o           IssuerOptions
 }
 
 var _ Issuer = (*LocalIssuer)(nil)
@@ -50,14 +58,30 @@ func NewIssuer(b Backend, fences []fencing.Fence, o *IssuerOptions) (*LocalIssue
 	if o != nil {
 		i.o = *o
 	}
+	i.waiter, _ = b.(Waiter)
+	i.transferrer, _ = b.(Transferrer)
+	longest := time.Minute
+	if i.waiter != nil {
+		longest = PlaceTTL * 2 / 5 // so that one look may fail, and the next keeps the place
+	}
 	if i.o.Poll == 0 {
 		i.o.Poll = 100 * time.Millisecond
+		if i.waiter != nil {
+			i.o.Poll = LookEvery
+		}
 	}
+	if i.o.MaxWaiters == 0 {
+		i.o.MaxWaiters = 10_000
+	}
+	i.lines.most = i.o.MaxWaiters
 	if i.o.Cleanup == 0 {
 		i.o.Cleanup = 5 * time.Second
 	}
-	if i.o.Poll < time.Millisecond || i.o.Poll > time.Minute {
-		return nil, &fencing.InvalidError{What: "Poll", Got: i.o.Poll.String(), Allowed: "1ms to 1m"}
+	if i.o.Poll < time.Millisecond || i.o.Poll > longest {
+		return nil, &fencing.InvalidError{What: "Poll", Got: i.o.Poll.String(), Allowed: "1ms to " + longest.String()}
+	}
+	if i.o.MaxWaiters < 1 {
+		return nil, &fencing.InvalidError{What: "MaxWaiters", Got: strconv.Itoa(i.o.MaxWaiters), Allowed: "1 or more"}
 	}
 	if i.o.Cleanup < 10*time.Millisecond || i.o.Cleanup > time.Minute {
 		return nil, &fencing.InvalidError{What: "Cleanup", Got: i.o.Cleanup.String(), Allowed: "10ms to 1m"}
@@ -98,8 +122,7 @@ func (i *LocalIssuer) Release(ctx context.Context, t fencing.Token) (bool, error
 	}
 	start := time.Now()
 	err := i.inStores(ctx, func(ctx context.Context, f fencing.Fence) error { return f.Retire(ctx, t) })
-	freed, freeErr := i.b.Release(ctx, t)
-	i.lines.wake(t.Resource)
+	freed, freeErr := i.free(ctx, t)
 	if freed || freeErr != nil {
 		i.report(fencing.EventReleased, t, start, freeErr)
 	}

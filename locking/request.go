@@ -26,6 +26,21 @@ func (r Request) Validate() error {
 	return validateLabel(r.Label)
 }
 
+// ValidateTransfer checks every field, and that the lock can pass to the request from the
+// hold of t: the same resource and another grant. The error is a [*fencing.InvalidError].
+func (r Request) ValidateTransfer(t fencing.Token) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	if err := validateHeld(t); err != nil {
+		return err
+	}
+	if t.Resource != r.Resource || t.Grant == r.Grant {
+		return &fencing.InvalidError{What: "transfer", Allowed: "between two grants of one resource"}
+	}
+	return nil
+}
+
 // ValidateTTL checks that d is in MinTTL..MaxTTL and in whole milliseconds, which is what
 // lock stores count in. The error is a [*fencing.InvalidError].
 func ValidateTTL(d time.Duration) error {

@@ -9,7 +9,7 @@
 //   - Across the wire errors.Is and errors.As find what they find on the gateway's own
 //     side: [*fencing.StaleError], [*fencing.InvalidError], [*storage.RefusedError] with
 //     its reason, storage.ErrNotFound, [*locking.HeldError], locking.ErrLost,
-//     locking.ErrExhausted, locking.ErrUnsettled, fencing.ErrFailed, fencing.ErrUnknown.
+//     locking.ErrExhausted, locking.ErrUnsettled, locking.ErrTooManyWaiters, fencing.ErrFailed, fencing.ErrUnknown.
 //     A StaleError comes without its token's grant id, which never travels back.
 //   - What a problem tells is what its error type says of itself. Texts that were
 //     wrapped around it, of drivers, with addresses, stay on the gateway's side.

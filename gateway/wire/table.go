@@ -35,6 +35,7 @@ const (
 	SlugUnsupportedMedia = "unsupported-media-type"
 	SlugRaiseForbidden   = "raise-forbidden"
 	SlugInternal         = "internal"
+	SlugTooManyWaiters   = "too-many-waiters"
 )
 
 // kind is a row of the table: a problem type and the error it stands for.
@@ -194,6 +195,16 @@ var table = [...]kind{
 		slug: SlugInternal, status: http.StatusInternalServerError, outcome: fencing.Unknown,
 		title: "The gateway has a fault",
 		text:  "A program error; instance names it in the gateway's log.\n\nWhat the request asked for may have been written.\n\nTell whoever runs the gateway. Read under your token what is there before you decide again.",
+	},
+	{
+		slug: SlugTooManyWaiters, status: http.StatusServiceUnavailable, outcome: fencing.Failed,
+		title: "Too many wait for this lock",
+		text:  "As many requests wait for this resource's lock at this gateway as may.\n\nNothing was written, nothing is held for you.\n\nTry again after Retry-After, or spread the load: over buckets of the stock, over gateways.",
+		from: func(err error, p *Problem) bool {
+			p.Detail = locking.ErrTooManyWaiters.Error()
+			return errors.Is(err, locking.ErrTooManyWaiters) && fencing.OutcomeOf(err) == fencing.Failed
+		},
+		to: as(locking.ErrTooManyWaiters),
 	},
 }
 

@@ -72,6 +72,7 @@ func TestErrorsRoundTrip(t *testing.T) {
 		{locking.ErrLost, locking.ErrLost, locking.ErrLost, "lease-lost", 412},
 		{locking.ErrExhausted, locking.ErrExhausted, locking.ErrExhausted, "numbers-exhausted", 409},
 		{locking.ErrUnsettled, locking.ErrUnsettled, locking.ErrUnsettled, "unsettled", 409},
+		{locking.ErrTooManyWaiters, locking.ErrTooManyWaiters, fencing.ErrFailed, "too-many-waiters", 503},
 		{fencing.AsFailed(errors.New("password=hunter2")), nil, fencing.ErrFailed, "failed", 503},
 		{fencing.AsUnknown(errors.New("password=hunter2")), nil, fencing.ErrUnknown, "unknown", 504},
 		{errors.New("password=hunter2"), nil, fencing.ErrUnknown, "unknown", 504},
@@ -148,7 +149,7 @@ func TestTableOnlyGrows(t *testing.T) {
 		"stale-token 412", "token-required 428", "invalid 422", "too-large 413", "version-mismatch 412", "below-minimum 409",
 		"not-a-counter 409", "counter-range 409", "record-not-found 404", "held 423", "lease-lost 412", "numbers-exhausted 409",
 		"unsettled 409", "failed 503", "unknown 504", "refused 409", "malformed 400", "not-found 404", "method-not-allowed 405",
-		"unsupported-media-type 415", "raise-forbidden 403", "internal 500",
+		"unsupported-media-type 415", "raise-forbidden 403", "internal 500", "too-many-waiters 503",
 	}
 	var got []string
 	for _, p := range wire.Pages() {

@@ -18,6 +18,9 @@ type BackendHarness struct {
 	New func(tb testing.TB) locking.Backend
 	// Unique returns a resource name that no other test uses.
 	Unique func(tb testing.TB, prefix string) string
+	// Wakes says that New returns a locking.Waiter, Line that it keeps a line as well,
+	// Transfers that it is a locking.Transferrer.
+	Wakes, Line, Transfers bool
 }
 
 // long is a TTL that no test outlives, short one that a test waits for.
@@ -33,7 +36,8 @@ type backendTest struct {
 	resource string
 }
 
-// RunBackend checks every promise of locking.Backend.
+// RunBackend checks every promise of locking.Backend, and those of locking.Waiter and
+// locking.Transferrer as far as the harness says.
 func RunBackend(t *testing.T, h BackendHarness) {
 	for name, fn := range map[string]func(*backendTest){
 		"NumbersIncrease":              numbersIncrease,
@@ -58,6 +62,15 @@ func RunBackend(t *testing.T, h BackendHarness) {
 			t.Parallel()
 			fn(&backendTest{BackendHarness: h, T: t, b: h.New(t), resource: h.Unique(t, "lock")})
 		})
+	}
+	if h.Wakes || h.Line {
+		runWake(t, h)
+	}
+	if h.Line {
+		runLine(t, h)
+	}
+	if h.Transfers {
+		runTransfer(t, h)
 	}
 }
 

@@ -30,12 +30,14 @@ const shards = 64
 // contexts are looked at once, before anything is done.
 type Backend struct {
 	seed   maphash.Seed
+	start  time.Time
 	shards [shards]shard
 }
 
 type shard struct {
-	mu    sync.Mutex // guards locks; nothing blocks under it
+	mu    sync.Mutex // guards what follows; nothing blocks under it
 	locks map[string]*lock
+	lines map[string]*line // only of locks that somebody waits for, or was given
 }
 
 // lock is what is remembered of a resource. It stays when its hold has ended: the number
@@ -44,21 +46,27 @@ type lock struct {
 	number  int64
 	grant   string // of the last hold
 	label   string
-	expires time.Time // zero: ended
+	expires time.Duration // since the backend's start; 0: ended
 }
 
-func (l *lock) held(now time.Time) bool { return l.expires.After(now) }
+func (l *lock) held(now time.Duration) bool { return l.expires > now }
 
-var _ locking.Backend = (*Backend)(nil)
+var (
+	_ locking.Waiter      = (*Backend)(nil)
+	_ locking.Transferrer = (*Backend)(nil)
+)
 
 // New returns an empty backend.
 func New() *Backend {
-	b := &Backend{seed: maphash.MakeSeed()}
+	b := &Backend{seed: maphash.MakeSeed(), start: time.Now()}
 	for i := range b.shards {
 		b.shards[i].locks = map[string]*lock{}
+		b.shards[i].lines = map[string]*line{}
 	}
 	return b
 }
+
+func (b *Backend) now() time.Duration { return time.Since(b.start) }
 
 func (b *Backend) shard(resource string) *shard {
 	return &b.shards[maphash.String(b.seed, resource)%shards]
@@ -66,6 +74,16 @@ func (b *Backend) shard(resource string) *shard {
 
 // TryAcquire implements locking.Backend.
 func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Hold, error) {
+	return b.try(ctx, r, nil)
+}
+
+// Join implements locking.Waiter.
+func (b *Backend) Join(ctx context.Context, r locking.Request, wake func()) (locking.Hold, error) {
+	return b.try(ctx, r, wake)
+}
+
+// try is one attempt; with wake it takes a place in line where it does not succeed.
+func (b *Backend) try(ctx context.Context, r locking.Request, wake func()) (locking.Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return locking.Hold{}, fencing.AsFailed(err)
 	}
@@ -75,41 +93,60 @@ func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Ho
 	s := b.shard(r.Resource)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := b.now()
 	l, seen := s.locks[r.Resource]
 	if !seen {
 		l = &lock{}
 	}
+	n := s.lines[r.Resource]
+	if n != nil && !l.held(now) && n.first(now) != r.Grant {
+		s.serve(r.Resource, now)
+	}
 	held, mine := l.held(now), l.grant == r.Grant
+	given := mine && n != nil && n.given
 	switch {
 	case held && !mine:
-		return locking.Hold{}, &locking.HeldError{
-			Resource: r.Resource, Number: l.number, Label: l.label, Remaining: l.expires.Sub(now),
+		if wake != nil {
+			s.join(r, wake, now)
 		}
-	case !held && mine:
+		return locking.Hold{}, &locking.HeldError{
+			Resource: r.Resource, Number: l.number, Label: l.label, Remaining: l.expires - now,
+		}
+	case !held && mine && !given:
 		return locking.Hold{}, locking.ErrLost
-	case held && l.number > r.Floor:
+	case held && !given && l.number > r.Floor:
 		return l.hold(r.Resource, false, now), nil
 	}
-	number := max(l.number, r.Floor) + 1
-	if number > fencing.MaxNumber {
-		return locking.Hold{}, locking.ErrExhausted
-	}
-	l.number = number
-	if !held {
-		l.grant, l.label, l.expires = r.Grant, r.Label, now.Add(r.TTL)
+	if !held || l.number <= r.Floor {
+		if err := l.draw(r.Floor); err != nil {
+			return locking.Hold{}, err
+		}
 	}
 	if !seen {
 		s.locks[strings.Clone(r.Resource)] = l
 	}
+	if !held || given {
+		l.grant, l.label, l.expires = r.Grant, r.Label, now+r.TTL
+		s.leave(r)
+	}
 	return l.hold(r.Resource, true, now), nil
 }
 
-func (l *lock) hold(resource string, drawn bool, now time.Time) locking.Hold {
+// draw gives the lock its next number.
+func (l *lock) draw(floor int64) error {
+	number := max(l.number, floor) + 1
+	if number > fencing.MaxNumber {
+		return locking.ErrExhausted
+	}
+	l.number = number
+	return nil
+}
+
+func (l *lock) hold(resource string, drawn bool, now time.Duration) locking.Hold {
 	return locking.Hold{
 		Token:     fencing.Token{Resource: resource, Number: l.number, Grant: l.grant},
 		Drawn:     drawn,
-		Remaining: l.expires.Sub(now),
+		Remaining: l.expires - now,
 	}
 }
 
@@ -117,10 +154,8 @@ func (l *lock) hold(resource string, drawn bool, now time.Time) locking.Hold {
 func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
 	verdicts := make([]error, len(held))
 	for i, t := range held {
-		verdicts[i] = b.onHold(ctx, t, func(l *lock, now time.Time) {
-			if until := now.Add(ttl); until.After(l.expires) {
-				l.expires = until
-			}
+		verdicts[i] = b.onHold(ctx, t, func(_ *shard, l *lock, now time.Duration) {
+			l.expires = max(l.expires, now+ttl)
 		})
 	}
 	return verdicts
@@ -128,7 +163,10 @@ func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.T
 
 // Release implements locking.Backend.
 func (b *Backend) Release(ctx context.Context, t fencing.Token) (bool, error) {
-	err := b.onHold(ctx, t, func(l *lock, _ time.Time) { l.expires = time.Time{} })
+	err := b.onHold(ctx, t, func(s *shard, l *lock, now time.Duration) {
+		l.expires = 0
+		s.serve(t.Resource, now)
+	})
 	if errors.Is(err, locking.ErrLost) {
 		return false, nil
 	}
@@ -136,19 +174,19 @@ func (b *Backend) Release(ctx context.Context, t fencing.Token) (bool, error) {
 }
 
 // onHold runs fn on t's hold, or returns ErrLost if it has ended.
-func (b *Backend) onHold(ctx context.Context, t fencing.Token, fn func(*lock, time.Time)) error {
+func (b *Backend) onHold(ctx context.Context, t fencing.Token, fn func(*shard, *lock, time.Duration)) error {
 	if err := ctx.Err(); err != nil {
 		return fencing.AsFailed(err)
 	}
 	s := b.shard(t.Resource)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := b.now()
 	l, seen := s.locks[t.Resource]
 	if !seen || !l.held(now) || l.number != t.Number || l.grant != t.Grant {
 		return locking.ErrLost
 	}
-	fn(l, now)
+	fn(s, l, now)
 	return nil
 }
 
@@ -161,7 +199,11 @@ func (b *Backend) Evict(ctx context.Context, resource string, number int64) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l, seen := s.locks[resource]; seen && l.number == number {
-		l.expires = time.Time{}
+		l.expires = 0
+		if n := s.lines[resource]; n != nil {
+			n.given = false // whoever it was given to has been evicted, too
+		}
+		s.serve(resource, b.now())
 	}
 	return nil
 }
@@ -178,13 +220,19 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 	if !seen {
 		return locking.Status{Resource: resource}, nil
 	}
-	return l.status(resource, time.Now()), nil
+	now := b.now()
+	st := l.status(resource, now)
+	if n := s.lines[resource]; n != nil {
+		n.first(now) // without the dead
+		st.Waiters = len(n.places)
+	}
+	return st, nil
 }
 
-func (l *lock) status(resource string, now time.Time) locking.Status {
+func (l *lock) status(resource string, now time.Duration) locking.Status {
 	st := locking.Status{Resource: resource, Number: l.number, Held: l.held(now)}
 	if st.Held {
-		st.Label, st.Remaining = l.label, l.expires.Sub(now)
+		st.Label, st.Remaining = l.label, l.expires-now
 	}
 	return st
 }
@@ -196,16 +244,15 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	}
 	var list []locking.Status
 	for i := range b.shards {
-		list = b.shards[i].list(list, prefix, after)
+		list = b.shards[i].list(list, prefix, after, b.now())
 	}
 	slices.SortFunc(list, func(x, y locking.Status) int { return strings.Compare(x.Resource, y.Resource) })
 	return list[:min(limit, len(list))], nil
 }
 
-func (s *shard) list(list []locking.Status, prefix, after string) []locking.Status {
+func (s *shard) list(list []locking.Status, prefix, after string, now time.Duration) []locking.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	for name, l := range s.locks {
 		if l.held(now) && strings.HasPrefix(name, prefix) && name > after {
 			list = append(list, l.status(name, now))

@@ -19,5 +19,6 @@ func TestBackend(t *testing.T) {
 	lockingtest.RunBackend(t, lockingtest.BackendHarness{
 		New:    func(testing.TB) locking.Backend { return memlock.New() },
 		Unique: unique,
+		Line:   true, Transfers: true,
 	})
 }

@@ -1,0 +1,138 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+)
+
+const (
+	// maxRun is how often in a row a lock is handed over inside an issuer, past those who
+	// wait elsewhere; nor does a run last longer than a TTL. Then the lock is released,
+	// and whoever is next in the lock store's line has it.
+	maxRun = 64
+	// patience is how long the head of the line waits for a hand-over before it takes a
+	// place in the lock store's line.
+	patience = 50 * time.Millisecond
+)
+
+// run is a row of hand-overs inside an issuer.
+type run struct {
+	length int
+	begun  time.Time
+	last   time.Time
+}
+
+// handover is what the head of a line is given while it waits: a hold and when the call
+// that brought it was sent, or an error; neither, if it has to look for itself.
+type handover struct {
+	hold Hold
+	sent time.Time
+	err  error
+}
+
+// free ends t's hold, which its holder gives back: the lock goes to the next waiter of
+// this issuer in one call, if that is possible and fair, and else to whoever is next.
+func (i *LocalIssuer) free(ctx context.Context, t fencing.Token) (freed bool, err error) {
+	if i.transferrer != nil {
+		if p := i.lines.successor(t.Resource); p != nil {
+			return i.transfer(ctx, t, p)
+		}
+	}
+	return i.release(ctx, t)
+}
+
+func (i *LocalIssuer) release(ctx context.Context, t fencing.Token) (freed bool, err error) {
+	freed, err = i.b.Release(ctx, t)
+	i.lines.wake(t.Resource)
+	return freed, err
+}
+
+// successor returns the place that the lock of a resource is to be handed to, and ends the
+// run if there is none, or if others must have their turn. The place is not parked any
+// more: it waits for what is delivered.
+func (l *lines) successor(resource string) *place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.m[resource]
+	if n == nil {
+		return nil
+	}
+	now := time.Now()
+	if len(n.places) == 0 || !n.places[0].parked || n.run.length == maxRun ||
+		n.run.length > 0 && now.Sub(n.run.begun) > n.places[0].r.TTL {
+		n.run = run{}
+		if len(n.places) == 0 {
+			delete(l.m, resource)
+		}
+		return nil
+	}
+	if n.run.length == 0 {
+		n.run.begun = now
+	}
+	n.run.length++
+	n.run.last = now
+	p := n.places[0]
+	p.parked = false
+	return p
+}
+
+// transfer hands t's lock to the request at p.
+func (i *LocalIssuer) transfer(ctx context.Context, t fencing.Token, p *place) (freed bool, err error) {
+	sent := time.Now()
+	hold, err := i.transferrer.Transfer(ctx, t, p.r)
+	switch {
+	case err == nil:
+		i.deliver(ctx, p, handover{hold: hold, sent: sent})
+		return true, nil
+	case fencing.OutcomeOf(err) == fencing.Unknown:
+		i.deliver(ctx, p, handover{err: err})
+		return false, err
+	}
+	i.deliver(ctx, p, handover{})
+	if errors.Is(err, ErrLost) {
+		return false, nil
+	}
+	return i.release(ctx, t) // nothing has happened yet
+}
+
+// deliver gives h to whoever waits at p. If nobody does any more, deliver cleans up.
+func (i *LocalIssuer) deliver(ctx context.Context, p *place, h handover) {
+	i.lines.mu.Lock()
+	gone := p.gone
+	if !gone {
+		p.given <- h
+	}
+	i.lines.mu.Unlock()
+	if gone {
+		_ = i.giveUp(ctx, p.r, h.hold.Token, h.err != nil, nil) // a hold that stays ends with its TTL
+		i.leave(ctx, p)
+	}
+}
+
+// abandon says that nobody waits at p any more while something is being handed over; if
+// that has arrived just now, it is returned.
+func (l *lines) abandon(p *place) handover {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case h := <-p.given:
+		return h
+	default:
+		p.gone = true
+		return handover{}
+	}
+}
+
+// leave gives up the place that p's request may have in the lock store's line. If that
+// cannot be done now, the place ends by itself, after PlaceTTL.
+func (i *LocalIssuer) leave(ctx context.Context, p *place) {
+	if i.waiter == nil || !p.joined {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.o.Cleanup)
+	defer cancel()
+	_ = i.waiter.Leave(ctx, p.r)
+}
