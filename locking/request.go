@@ -44,6 +44,9 @@ func (r Request) ValidateTransfer(t fencing.Token) error {
 // ValidateTTL checks that d is in MinTTL..MaxTTL and in whole milliseconds, which is what
 // lock stores count in. The error is a [*fencing.InvalidError].
 func ValidateTTL(d time.Duration) error {
+	if d <= 0 {
+		return &fencing.InvalidError{What: "TTL", Got: d.String(), Allowed: "100ms to 1h: a lock without a time limit stays locked for ever when its holder dies"}
+	}
 	if d < MinTTL || d > MaxTTL || d%time.Millisecond != 0 {
 		return &fencing.InvalidError{What: "TTL", Got: d.String(), Allowed: "100ms to 1h, in whole milliseconds"}
 	}

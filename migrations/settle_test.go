@@ -141,13 +141,14 @@ func TestNoteFailsOnce(t *testing.T) {
 	if _, err := m.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Down(t.Context(), 2, true); err != nil {
+	rest := int(migrations.Latest(migrations.Postgres)) - 1
+	if _, err := m.Down(t.Context(), rest, true); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, base.db, "create sequence public.once") // its numbers outlive a rollback
 	refuseNotes(t, base, "new.version = 2 and not new.dirty and nextval('public.once') = 1")
-	if done, err := m.Up(t.Context()); err != nil || len(done) != 2 {
-		t.Errorf("up = %v, %v, want both steps", names(done), err)
+	if done, err := m.Up(t.Context()); err != nil || len(done) != rest {
+		t.Errorf("up = %v, %v, want %d steps", names(done), err, rest)
 	}
 	var refused int
 	if err := base.db.QueryRowContext(t.Context(), "select last_value from public.once").Scan(&refused); err != nil || refused != 2 {

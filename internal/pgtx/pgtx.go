@@ -34,6 +34,10 @@ var (
 	serverSQL string
 	//go:embed sql/version.sql
 	versionSQL string
+	//go:embed sql/durability.sql
+	durabilitySQL string
+	//go:embed sql/logged.sql
+	loggedSQL string
 )
 
 // Always said, never left to a default: at another level, what stands behind a lock would

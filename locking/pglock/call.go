@@ -3,6 +3,8 @@ package pglock
 import (
 	"context"
 	"errors"
+	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,13 +20,18 @@ func (b *Backend) row(ctx context.Context, dest []any, sql string, args ...any) 
 
 // call runs one function in a transaction of its own, in one round trip.
 func (b *Backend) call(ctx context.Context, read func(pgx.Rows) error, sql string, args ...any) error {
-	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.Timeout, b.o.Timeout+b.o.Timeout/10)
-	defer cancel()
-	return pgtx.Call(ctx, b.pool, pgtx.Limits{Wait: wait}, read, sql, args...)
+	return b.bounded(ctx, math.MaxInt64, read, sql, args...)
 }
 
-// bounded is the context of a call that only reads.
-func (b *Backend) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded is call with a bound for the wait for one row.
+func (b *Backend) bounded(ctx context.Context, most time.Duration, read func(pgx.Rows) error, sql string, args ...any) error {
+	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.Timeout, b.o.Timeout+b.o.Timeout/10)
+	defer cancel()
+	return pgtx.Call(ctx, b.pool, pgtx.Limits{Wait: min(wait, most)}, read, sql, args...)
+}
+
+// reading is the context of a call that only reads.
+func (b *Backend) reading(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, _, cancel := pgtx.Deadline(ctx, b.o.Timeout, b.o.Timeout+b.o.Timeout/10)
 	return ctx, cancel
 }

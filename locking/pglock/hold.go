@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Ho
 		return locking.Hold{}, err
 	}
 	for n := 1; ; n++ {
-		hold, verdict, err := b.tryAcquire(ctx, r)
+		hold, verdict, err := b.attempt(ctx, r, nil)
 		if err != nil || verdict != "busy" {
 			return hold, err
 		}
@@ -33,13 +34,19 @@ func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Ho
 	}
 }
 
-func (b *Backend) tryAcquire(ctx context.Context, r locking.Request) (hold locking.Hold, verdict string, err error) {
+// attempt asks for the lock, once. channel is nil for a single attempt, and else where a
+// request that waits is told.
+func (b *Backend) attempt(ctx context.Context, r locking.Request, channel *string) (hold locking.Hold, verdict string, err error) {
 	var label string
 	var remaining int64
 	t := fencing.Token{Resource: r.Resource, Grant: r.Grant}
 	var drawn bool
-	err = b.row(ctx, []any{&verdict, &t.Number, &drawn, &label, &remaining},
-		acquireSQL, r.Resource, r.Grant, r.Label, r.TTL.Milliseconds(), r.Floor)
+	most := time.Duration(math.MaxInt64)
+	if channel != nil {
+		most = locking.LookEvery
+	}
+	err = b.bounded(ctx, most, pgtx.Row(&verdict, &t.Number, &drawn, &label, &remaining),
+		acquireSQL, r.Resource, r.Grant, r.Label, r.TTL.Milliseconds(), r.Floor, channel)
 	if err != nil {
 		return hold, "", err
 	}
@@ -139,13 +146,13 @@ func (b *Backend) Evict(ctx context.Context, resource string, number int64) erro
 
 // Status implements locking.Backend.
 func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, error) {
-	ctx, cancel := b.bounded(ctx)
+	ctx, cancel := b.reading(ctx)
 	defer cancel()
 	st := locking.Status{Resource: resource}
 	var remaining int64
 	rows, err := b.pool.Query(ctx, statusSQL, resource)
 	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&st.Number, &st.Held, &st.Label, &remaining}, func() error { return nil })
+		_, err = pgx.ForEachRow(rows, []any{&st.Number, &st.Held, &st.Label, &remaining, &st.Waiters}, func() error { return nil })
 	}
 	if err != nil {
 		return locking.Status{}, fencing.AsFailed(pgtx.Scrub(fmt.Errorf("status of %s: %w", resource, err)))
@@ -160,7 +167,7 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 
 // List implements locking.Backend.
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]locking.Status, error) {
-	ctx, cancel := b.bounded(ctx)
+	ctx, cancel := b.reading(ctx)
 	defer cancel()
 	rows, err := b.pool.Query(ctx, listSQL, prefix, after, limit)
 	if err != nil {
@@ -169,7 +176,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (locking.Status, error) {
 		st := locking.Status{Held: true}
 		var remaining int64
-		err := row.Scan(&st.Resource, &st.Number, &st.Label, &remaining)
+		err := row.Scan(&st.Resource, &st.Number, &st.Label, &remaining, &st.Waiters)
 		st.Remaining = fromMS(remaining)
 		return st, err
 	})

@@ -37,6 +37,14 @@ func fresh(tb testing.TB, change ...func(*pgxpool.Config)) (b *pglock.Backend, o
 	return backend(tb, pgtxtest.Open(tb, url, append(change, gateway)...)), pgtxtest.Open(tb, url)
 }
 
+// own is fresh with a database that no later test gets: requests that still wait at the end, as
+// those of the suite, go on listening there.
+func own(tb testing.TB, change ...func(*pgxpool.Config)) (b *pglock.Backend, owner *pgxpool.Pool) {
+	tb.Helper()
+	url := pgtxtest.NewDatabase(tb)
+	return backend(tb, pgtxtest.Open(tb, url, append(change, gateway)...)), pgtxtest.Open(tb, url)
+}
+
 func request(tb testing.TB) locking.Request {
 	tb.Helper()
 	return locking.Request{Resource: testenv.Unique(tb, "lock"), Grant: fencing.NewGrant(), Label: "test", TTL: time.Minute}

@@ -23,10 +23,11 @@ import (
 
 func TestBackend(t *testing.T) {
 	t.Parallel()
-	b, _ := fresh(t)
+	b, _ := own(t)
 	lockingtest.RunBackend(t, lockingtest.BackendHarness{
 		New:    func(testing.TB) locking.Backend { return b },
 		Unique: testenv.Unique,
+		Wakes:  true, Line: true, Transfers: true,
 	})
 }
 
@@ -34,7 +35,7 @@ func TestBackend(t *testing.T) {
 // said explicitly may count. The query mode is that for transaction poolers.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	b, _ := fresh(t, func(c *pgxpool.Config) {
+	b, _ := own(t, func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 		c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 		c.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
@@ -44,6 +45,7 @@ func TestDefaults(t *testing.T) {
 	lockingtest.RunBackend(t, lockingtest.BackendHarness{
 		New:    func(testing.TB) locking.Backend { return b },
 		Unique: testenv.Unique,
+		Wakes:  true, Line: true, Transfers: true,
 	})
 }
 
@@ -364,14 +366,17 @@ func TestRights(t *testing.T) {
 	}
 	gw := pgtxtest.Open(t, url, gateway)
 	for _, sql := range []string{
-		"select * from fencegate.locks", "update fencegate.locks set number = 1", "delete from fencegate.locks", "truncate fencegate.locks",
+		"select * from fencegate.locks", "select * from fencegate.lock_waiters", "insert into fencegate.lock_waiters default values", "delete from fencegate.lock_waiters",
+		"select nextval('fencegate.lock_waiters_place_seq')", "select fencegate.lock_serve('a', '')", "select fencegate.lock_next('a', 1)",
+		"update fencegate.locks set number = 1", "delete from fencegate.locks", "truncate fencegate.locks",
 	} {
 		denied(gw, sql)
 	}
 	app := pgtxtest.Open(t, url, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = "fencegate_app" })
 	for _, sql := range []string{
 		"select * from fencegate.lock_acquire('a', 'b', 'c', 1, 1)", "select fencegate.lock_evict('a', 1)", "select * from fencegate.lock_list('', '', 1)",
-		"select fencegate.lock_release('a', 1, '')", "select * from fencegate.lock_renew('{}', '{}', '{}', 1)", "select * from fencegate.lock_status('a')",
+		"select fencegate.lock_release('a', 1, '')", "select fencegate.lock_join('a', 'b', 'c', 1, 1, '')", "select fencegate.lock_leave('a', 'b')",
+		"select fencegate.lock_transfer('a', 1, 'b', 'c', '', 1, 1)", "select * from fencegate.lock_renew('{}', '{}', '{}', 1)", "select * from fencegate.lock_status('a')",
 	} {
 		denied(app, sql)
 	}
@@ -397,8 +402,8 @@ func TestNew(t *testing.T) {
 	if _, err := pglock.New(t.Context(), simple, nil); !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("the simple protocol: got %v, want ErrInvalid", err)
 	}
-	exec(t, pool, "update fencegate.meta set version = 2")
-	if _, err := pglock.New(t.Context(), pool, nil); !errors.Is(err, pglock.ErrSchema) || !strings.Contains(err.Error(), "version 2 of the schema, want 3") {
+	exec(t, pool, "update fencegate.meta set version = 3")
+	if _, err := pglock.New(t.Context(), pool, nil); !errors.Is(err, pglock.ErrSchema) || !strings.Contains(err.Error(), "version 3 of the schema, want 4") {
 		t.Errorf("an older schema: got %v, want ErrSchema with both versions", err)
 	}
 }

@@ -11,6 +11,10 @@ var (
 	releaseSQL string
 	//go:embed sql/evict.sql
 	evictSQL string
+	//go:embed sql/leave.sql
+	leaveSQL string
+	//go:embed sql/transfer.sql
+	transferSQL string
 	//go:embed sql/status.sql
 	statusSQL string
 	//go:embed sql/list.sql

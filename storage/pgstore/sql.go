@@ -27,10 +27,6 @@ var (
 	getFencedSQL string
 	//go:embed sql/list.sql
 	listSQL string
-	//go:embed sql/durability.sql
-	durabilitySQL string
-	//go:embed sql/logged.sql
-	loggedSQL string
 	//go:embed sql/holder.sql
 	holderSQL string
 )
