@@ -3,42 +3,46 @@ package locking
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 )
 
-// keeper keeps one hold alive for the leases on it: it renews the hold and ends the leases'
-// context when they can no longer be trusted.
+// keeper keeps one hold for the leases on it: when it is renewed, and until when they can be
+// trusted. The Locker's scheduler acts on it.
 type keeper struct {
 	locker *Locker
 	token  fencing.Token
-	end    time.Time       // of the longest hold; zero: none
+	end    moment          // of the longest hold; never: none
 	ctx    context.Context // ends with the leases; not the caller's
 	cancel context.CancelCauseFunc
+	first  Lease
 
-	mu       sync.Mutex // guards what follows; the issuer is never called under it
-	leases   int        // not released yet
-	deadline time.Time
-	trust    *time.Timer   // ends the leases at their deadline
-	renewal  *time.Timer   // begins the next renewal
-	renewing chan struct{} // closed when the renewal under way is over; nil if there is none
+	// The scheduler's mu guards what follows.
+	leases   int // not released yet
+	deadline moment
+	next     moment // when to renew; never: a renewal is under way, or none is to come
+	warn     moment // when to call OnExpiring
+	batch    *batch // which renews the hold now
+	place    int    // on the schedule; -1: not on it
 }
 
 // newLease returns the first lease on a hold.
-func newLease(ctx context.Context, locker *Locker, t fencing.Token, begun, deadline time.Time) *Lease {
-	k := &keeper{locker: locker, token: t, deadline: deadline, leases: 1}
-	if locker.o.MaxHold != 0 {
-		k.end = begun.Add(locker.o.MaxHold)
+func newLease(ctx context.Context, locker *Locker, t fencing.Token, begun, deadline moment) *Lease {
+	k := &keeper{locker: locker, token: t, end: never, deadline: deadline, leases: 1, place: -1}
+	k.first.k = k
+	if hold := locker.o.MaxHold; hold != 0 && hold < never-begun {
+		k.end = begun + hold
 	}
 	k.ctx, k.cancel = context.WithCancelCause(k.inside(context.WithoutCancel(ctx)))
-	k.mu.Lock() // the timers may fire before they are assigned
-	defer k.mu.Unlock()
-	k.trust = time.AfterFunc(time.Until(deadline), k.distrust)
-	k.renewal = time.AfterFunc(k.untilRenewal(), k.renew)
-	return &Lease{k: k}
+	s := locker.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	k.plan(now, now)
+	s.add(k)
+	s.arm()
+	return &k.first
 }
 
 // within finds the keeper in whose leases ctx is.
@@ -60,8 +64,8 @@ func (l *Locker) reenter(ctx context.Context, resource string) (*Lease, error) {
 	if !ok {
 		return nil, nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	switch cause := context.Cause(k.ctx); {
 	case cause == nil:
 		k.leases++
@@ -75,35 +79,37 @@ func (l *Locker) reenter(ctx context.Context, resource string) (*Lease, error) {
 
 // leave gives up one lease and reports whether it was the last.
 func (k *keeper) leave() (last bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s := k.locker.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	k.leases--
 	if k.leases > 0 {
 		return false
 	}
-	if k.ctx.Err() == nil {
-		k.cancel(ErrReleased) // under mu: nobody re-enters between this and the release
+	k.stop(ErrReleased) // under mu: nobody re-enters between this and the release
+	s.arm()
+	return true
+}
+
+// stop ends the leases, unless they have ended: nothing is due for them any more. Callers
+// hold mu.
+func (k *keeper) stop(cause error) (ended bool) {
+	if k.ctx.Err() != nil {
+		return false
+	}
+	k.cancel(cause)
+	k.locker.s.remove(k)
+	if k.batch != nil {
+		k.batch.leave(k)
 	}
 	return true
 }
 
+// release frees the hold, after the last lease on it has left.
 func (k *keeper) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.locker.o.ReleaseTimeout)
 	defer cancel()
-	k.mu.Lock()
-	k.cancel(ErrReleased)
-	k.trust.Stop()
-	k.renewal.Stop()
-	renewing := k.renewing
-	k.mu.Unlock()
-	if renewing != nil {
-		// Its context has ended with the lease's. Waiting orders the two calls; a
-		// renewal that does not heed its context must not keep the lock.
-		select {
-		case <-renewing:
-		case <-time.After(k.locker.o.ReleaseTimeout / 4):
-		}
-	}
+	k.awaitRenewal()
 	freed, err := k.locker.i.Release(ctx, k.token)
 	if !freed && err == nil {
 		return ErrLost
@@ -111,29 +117,42 @@ func (k *keeper) release(ctx context.Context) error {
 	return err
 }
 
-// distrust ends the lease at its deadline.
-func (k *keeper) distrust() {
-	k.mu.Lock()
-	left := time.Until(k.deadline)
-	if left > 0 {
-		k.trust.Reset(left) // a renewal came in between
+// awaitRenewal puts the release after a renewal that is under way: it waits for that, but no
+// longer than until the renewal has taken a quarter of ReleaseTimeout. A call that
+// hangs, or does not heed its context, must not keep the lock.
+func (k *keeper) awaitRenewal() {
+	s := k.locker.s
+	s.mu.Lock()
+	b := k.batch
+	if b == nil {
+		s.mu.Unlock()
+		return
 	}
-	k.mu.Unlock()
-	if left <= 0 {
-		k.lose("its time is up and no renewal was answered")
+	patience := time.NewTimer(b.sent + k.locker.o.ReleaseTimeout/4 - s.now())
+	s.mu.Unlock()
+	defer patience.Stop()
+	select {
+	case <-b.done:
+	case <-patience.C:
 	}
 }
 
-// lose ends the lease, unless it has ended. Callers do not hold k.mu: OnEvent may call
-// the lease's methods.
-func (k *keeper) lose(reason string) {
-	k.mu.Lock()
-	ended := k.ctx.Err() != nil
-	k.cancel(ErrLost)
-	k.trust.Stop()
-	k.renewal.Stop()
-	k.mu.Unlock()
-	if on := k.locker.o.OnEvent; on != nil && !ended {
+// lose ends the leases because the lock store has ended the hold.
+func (k *keeper) lose() {
+	s := k.locker.s
+	s.mu.Lock()
+	ended := k.stop(ErrLost)
+	s.arm()
+	s.mu.Unlock()
+	if ended {
+		k.lost("the lock store has ended the hold")
+	}
+}
+
+// lost tells of leases that were lost. Callers do not hold mu: OnEvent may call their
+// methods.
+func (k *keeper) lost(reason string) {
+	if on := k.locker.o.OnEvent; on != nil {
 		on(fencing.Event{
 			Time: time.Now(), Kind: fencing.EventLost, Resource: k.token.Resource, Number: k.token.Number,
 			Label: k.locker.o.Label, Reason: reason,
@@ -141,74 +160,71 @@ func (k *keeper) lose(reason string) {
 	}
 }
 
-// renew renews the lease once and sets the timer for the next time.
-func (k *keeper) renew() {
-	k.mu.Lock()
-	if k.ctx.Err() != nil {
-		k.mu.Unlock()
-		return
-	}
-	deadline := k.deadline
-	ttl := k.ttl()
-	if ttl < MinTTL {
-		k.mu.Unlock()
-		return // the longest hold is nearly over: the deadline stands
-	}
-	k.renewing = make(chan struct{})
-	k.mu.Unlock()
-
-	ctx, cancel := context.WithDeadline(k.ctx, deadline)
-	sent := time.Now()
-	err := k.locker.i.Renew(ctx, ttl, []fencing.Token{k.token})[0]
-	cancel()
-
-	if k.renewed(sent, ttl, err) {
-		k.lose("the lock store has ended the hold")
+// expiring calls OnExpiring, unless the leases have ended.
+func (k *keeper) expiring() {
+	if k.ctx.Err() == nil {
+		k.locker.o.OnExpiring(&k.first)
 	}
 }
 
-// renewed takes in a renewal's answer and reports whether the lease is lost.
-func (k *keeper) renewed(sent time.Time, ttl time.Duration, err error) (lost bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	close(k.renewing)
-	k.renewing = nil
-	switch {
-	case k.ctx.Err() != nil: // released or lost meanwhile: the answer means nothing
-	case errors.Is(err, ErrLost):
-		return true
-	case err == nil:
-		k.prolong(sent, ttl)
-		k.renewal.Reset(k.untilRenewal())
-	default: // try again soon; the deadline stands
-		k.renewal.Reset(k.locker.o.RenewEvery/10 + rand.N(k.locker.o.RenewEvery/10+1))
+// due is when the scheduler has to look at k. Callers hold mu.
+func (k *keeper) due() moment { return min(k.next, k.warn, k.deadline) }
+
+// plan sets the next renewal, after one that was sent then: a period later, but a little
+// after its answer at the earliest, and no later than when half of what is left has passed:
+// a lease that was waited for may begin with little. Callers hold mu.
+func (k *keeper) plan(sent, now moment) {
+	k.next = never
+	if !k.lastsToTheEnd() {
+		k.next = now + max(0, min(max(sent+k.locker.period-now, k.locker.early), (k.deadline-now)/2))
 	}
-	return false
+	k.planWarning()
+}
+
+// planWarning sets the warning before the deadline. A lease that begins with little is not
+// warned before its first renewal had time to be answered. Callers hold mu.
+func (k *keeper) planWarning() {
+	k.warn = never
+	if k.locker.o.OnExpiring == nil {
+		return
+	}
+	k.warn = k.deadline - k.locker.o.BeforeExpiry
+	if k.next != never && k.warn < k.next {
+		k.warn = k.next + (k.deadline-k.next)/2
+	}
+}
+
+// lastsToTheEnd reports whether the hold needs no renewal any more: it lasts for as long as
+// it may, but for the drift. Callers hold mu.
+func (k *keeper) lastsToTheEnd() bool {
+	return k.end != never && k.end <= k.deadline+k.locker.o.Drift
 }
 
 // ttl is for how long to renew: the TTL, or what is left of the longest hold; 0 if the hold
-// lasts until then as it is. Callers hold k.mu.
-func (k *keeper) ttl() time.Duration {
+// needs no renewal, or there is less than MinTTL left: then the deadline stands. What is
+// left is rounded up to a twentieth of the TTL: leases that end at about the same time are
+// renewed by one call. Callers hold mu.
+func (k *keeper) ttl(now moment) time.Duration {
 	ttl := k.locker.o.TTL
-	if k.end.IsZero() {
+	if k.end == never {
 		return ttl
 	}
-	if !k.end.After(k.deadline.Add(k.locker.o.Drift)) {
+	left := k.end - now
+	if k.lastsToTheEnd() || left < MinTTL {
 		return 0
 	}
-	return min(ttl, time.Until(k.end).Truncate(time.Millisecond))
+	step := (ttl / 20).Truncate(time.Millisecond)
+	return min(ttl, (left + step - 1).Truncate(step))
 }
 
-// prolong takes in that a renewal for ttl, sent then, was carried out. Callers hold k.mu.
-func (k *keeper) prolong(sent time.Time, ttl time.Duration) {
+// prolong takes in that a renewal for ttl, sent then, was carried out. The leases are not
+// trusted beyond end for it. Callers hold mu.
+func (k *keeper) prolong(sent moment, ttl time.Duration, end moment) {
 	drift := k.locker.o.Drift
 	if ttl > k.locker.o.TTL { // clocks drift apart for longer
 		drift = time.Duration(float64(drift) * float64(ttl) / float64(k.locker.o.TTL))
 	}
-	if until := sent.Add(ttl - drift); until.After(k.deadline) {
-		k.deadline = until
-		k.trust.Reset(time.Until(until))
-	}
+	k.deadline = max(k.deadline, min(sent+ttl-drift, end))
 }
 
 // extend renews the hold once for ttl, beside the regular renewals.
@@ -219,26 +235,22 @@ func (k *keeper) extend(ctx context.Context, ttl time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(k.ctx, func() { cancel(context.Cause(k.ctx)) })()
-	sent := time.Now()
-	err := k.locker.i.Renew(ctx, ttl, []fencing.Token{k.token})[0]
+	s := k.locker.s
+	sent := s.now()
+	err := verdict(k.locker.i.Renew(ctx, ttl, []fencing.Token{k.token}), 0)
 	if errors.Is(err, ErrLost) {
-		k.lose("the lock store has ended the hold")
+		k.lose()
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if cause := context.Cause(k.ctx); cause != nil {
 		return cause
 	}
 	if err == nil {
-		k.prolong(sent, ttl)
+		k.prolong(sent, ttl, never)
+		k.planWarning()
+		s.moved(k)
+		s.arm()
 	}
 	return err
-}
-
-// untilRenewal is RenewEvery less up to a fifth, and no more than half of what is left:
-// a lease that was waited for may begin with little. Callers hold k.mu.
-func (k *keeper) untilRenewal() time.Duration {
-	every := k.locker.o.RenewEvery
-	every -= rand.N(every/5 + 1)
-	return max(0, min(every, time.Until(k.deadline)/2))
 }

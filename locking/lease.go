@@ -32,9 +32,10 @@ func (l *Lease) Context() context.Context { return l.k.ctx }
 // Deadline returns until when the lease can be trusted unless it is renewed, on this
 // process's monotonic clock.
 func (l *Lease) Deadline() time.Time {
-	l.k.mu.Lock()
-	defer l.k.mu.Unlock()
-	return l.k.deadline
+	s := l.k.locker.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at(l.k.deadline)
 }
 
 // Owned asks the lock store whether the lease's hold is there. It is for looking, not for

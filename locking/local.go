@@ -92,20 +92,24 @@ func NewIssuer(b Backend, fences []fencing.Fence, o *IssuerOptions) (*LocalIssue
 // Renew implements [Issuer].
 func (i *LocalIssuer) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
 	verdicts := make([]error, len(held))
-	err := ValidateTTL(ttl)
-	for k := 0; err == nil && k < len(held); k++ {
-		err = validateHeld(held[k])
-	}
-	if err != nil {
-		for k := range verdicts {
-			verdicts[k] = err
+	bad := ValidateTTL(ttl)
+	asked := make([]fencing.Token, 0, len(held))
+	places := make([]int, 0, len(held)) // of what is asked
+	for k, t := range held {
+		if verdicts[k] = bad; bad == nil {
+			verdicts[k] = validateHeld(t)
 		}
+		if verdicts[k] == nil {
+			asked, places = append(asked, t), append(places, k)
+		}
+	}
+	if len(asked) == 0 {
 		return verdicts
 	}
 	start := time.Now()
-	for k, err := range i.b.Renew(ctx, ttl, held) {
-		verdicts[k] = err
-		i.report(fencing.EventRenewed, held[k], start, err)
+	for k, err := range i.b.Renew(ctx, ttl, asked) {
+		verdicts[places[k]] = err
+		i.report(fencing.EventRenewed, asked[k], start, err)
 	}
 	return verdicts
 }

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -13,13 +14,15 @@ type Options struct {
 	// TTL is how long a hold lasts when its holder falls silent, MinTTL..MaxTTL in
 	// whole milliseconds. Default: 30 s (DefaultTTL).
 	TTL time.Duration
-	// RenewEvery is the longest time between two renewals of a lease; each is a little
-	// early, at random, so that leases do not renew in step. At most half of TTL.
-	// Default: TTL/3.
+	// RenewEvery is the longest time between two renewals of a lease, 1 ms to half of
+	// TTL. The leases of a Locker are renewed together, up to 1,000 in one call of the
+	// issuer; for that a renewal may come up to a fifth early. Lockers do not renew in step:
+	// each has a period of its own. Default: TTL/3.
 	RenewEvery time.Duration
 	// MaxHold ends every lease at the latest so long after it was asked for, so that work
 	// which never returns does not keep the lock for ever; at least TTL, and equal to TTL
-	// for a lease time that is fixed. Lease.Extend may go beyond it. Default: none.
+	// for a lease time that is fixed. Lease.Extend may go beyond it. The lock itself may be
+	// held by a twentieth of TTL longer, if nobody releases it. Default: none.
 	MaxHold time.Duration
 	// Drift is by how much the lock store's clock may run faster than this process's
 	// over one TTL; leases end earlier by it. At most a quarter of TTL.
@@ -34,6 +37,18 @@ type Options struct {
 	// Label is what this holder calls itself in Status: at most 200 bytes of printable
 	// ASCII. Not a secret. Default: none.
 	Label string
+	// BeforeExpiry is how long before a lease's deadline OnExpiring is called, more than 0
+	// and at most TTL-RenewEvery-Drift, which is what a lease has left when its renewal is
+	// due: close to that, a renewal that is merely slow is told of too. Default: half of it.
+	BeforeExpiry time.Duration
+	// OnExpiring is called when a lease will soon be lost, so that its work can be wound up:
+	// its renewals keep failing, or MaxHold is nearly over. That is once, and again only if a
+	// renewal or Lease.Extend succeeded in between. It gets the lease that took the lock
+	// (re-entries share its token and its context), may call its methods, and runs on a
+	// goroutine of its own. It is not called for a lease that has ended; one that ends while
+	// it is called is told by its context. It must be safe for concurrent use.
+	// Default: nobody.
+	OnExpiring func(*Lease)
 	// OnEvent is told of leases that are lost. Default: nobody.
 	OnEvent func(fencing.Event)
 }
@@ -41,8 +56,11 @@ type Options struct {
 // Locker takes out leases and keeps them alive. It is safe for concurrent use: each
 // call takes out a lease of its own. It needs no closing; its leases do.
 type Locker struct {
-	i Issuer
-	o Options
+	i      Issuer
+	o      Options
+	period time.Duration // from one renewal to the next: RenewEvery, or up to a tenth less
+	early  time.Duration // by how much a renewal may come before that, to go with another
+	s      *scheduler
 }
 
 // New returns a Locker at an issuer's desk. A value outside its range is a
@@ -73,6 +91,10 @@ func New(i Issuer, o *Options) (*Locker, error) {
 	if opt.ReleaseTimeout == 0 {
 		opt.ReleaseTimeout = 5 * time.Second
 	}
+	spare := opt.TTL - opt.RenewEvery - opt.Drift // what a lease has left when its renewal is due
+	if opt.BeforeExpiry == 0 {
+		opt.BeforeExpiry = spare / 2
+	}
 	switch {
 	case opt.RenewEvery < time.Millisecond || opt.RenewEvery > opt.TTL/2:
 		return nil, &fencing.InvalidError{What: "RenewEvery", Got: opt.RenewEvery.String(), Allowed: "1ms to half of the TTL"}
@@ -80,10 +102,17 @@ func New(i Issuer, o *Options) (*Locker, error) {
 		return nil, &fencing.InvalidError{What: "MaxHold", Got: opt.MaxHold.String(), Allowed: "the TTL or more"}
 	case opt.Drift < 0 || opt.Drift > opt.TTL/4:
 		return nil, &fencing.InvalidError{What: "Drift", Got: opt.Drift.String(), Allowed: "0 to a quarter of the TTL"}
+	case opt.BeforeExpiry < 0 || opt.BeforeExpiry > spare:
+		return nil, &fencing.InvalidError{What: "BeforeExpiry", Got: opt.BeforeExpiry.String(), Allowed: "up to TTL-RenewEvery-Drift, " + spare.String()}
 	case opt.ReleaseTimeout < 10*time.Millisecond || opt.ReleaseTimeout > time.Minute:
 		return nil, &fencing.InvalidError{What: "ReleaseTimeout", Got: opt.ReleaseTimeout.String(), Allowed: "10ms to 1m"}
 	}
-	return &Locker{i: i, o: opt}, nil
+	// Lockers that began together drift apart: each has its own period. With what a batch
+	// takes along, a renewal is up to a fifth early.
+	early := opt.RenewEvery / 10
+	l := &Locker{i: i, o: opt, early: early, period: opt.RenewEvery - rand.N(early+1)}
+	l.s = newScheduler(l.tick)
+	return l, nil
 }
 
 // Acquire takes out a lease on a resource and waits for the lock if it is held. The lease
@@ -106,21 +135,21 @@ func (l *Locker) acquire(ctx context.Context, resource string, wait time.Duratio
 	if lease, err := l.reenter(ctx, resource); lease != nil || err != nil {
 		return lease, err
 	}
-	sent := time.Now() // trust counts from before the request: it may take long to arrive
+	sent := l.s.now() // trust counts from before the request: it may take long to arrive
 	g, err := l.i.Grant(ctx, Request{
 		Resource: resource, Grant: fencing.NewGrant(), Label: l.o.Label, TTL: l.o.TTL, Wait: wait,
 	})
 	if err != nil {
 		return nil, err
 	}
-	deadline := sent.Add(g.Waited + g.ExpiresIn - l.o.Drift)
-	if !deadline.After(time.Now()) {
+	deadline := sent + g.Waited + g.ExpiresIn - l.o.Drift
+	if deadline <= l.s.now() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.o.ReleaseTimeout)
 		defer cancel()
 		_, err := l.i.Release(ctx, g.Token)
 		return nil, errors.Join(ErrLost, err)
 	}
-	return newLease(ctx, l, g.Token, sent.Add(g.Waited), deadline), nil
+	return newLease(ctx, l, g.Token, sent+g.Waited, deadline), nil
 }
 
 // Locked reports whether anybody holds the resource's lock, as the lock store knows it now.

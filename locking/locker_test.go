@@ -355,6 +355,8 @@ func TestNewRefuses(t *testing.T) {
 		"drift eats the TTL":  {Drift: 10 * time.Second},
 		"label with newline":  {Label: "a\nb"},
 		"release has no time": {ReleaseTimeout: 1},
+		"warning of the past": {BeforeExpiry: -time.Second},
+		"warning always":      {BeforeExpiry: 20 * time.Second}, // 19.7 s are left when a renewal is due
 	} {
 		if _, err := locking.New(i, o); !errors.Is(err, fencing.ErrInvalid) {
 			t.Errorf("%s: got %v, want an *InvalidError", name, err)

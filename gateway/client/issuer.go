@@ -27,16 +27,24 @@ func lockPath(resource string) string { return "/v1/resources/" + resource + "/l
 // Renew implements [locking.Issuer]. Many tokens are sent in several requests.
 func (i *Issuer) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
 	verdicts := make([]error, len(held))
-	err := locking.ValidateTTL(ttl)
-	for k := 0; err == nil && k < len(held); k++ {
-		err = validateHeld(held[k])
+	bad := locking.ValidateTTL(ttl)
+	asked := make([]fencing.Token, 0, len(held))
+	places := make([]int, 0, len(held)) // of what is asked
+	for k, t := range held {
+		if verdicts[k] = bad; bad == nil {
+			verdicts[k] = validateHeld(t)
+		}
+		if verdicts[k] == nil {
+			asked, places = append(asked, t), append(places, k)
+		}
 	}
-	if err != nil {
-		return fill(verdicts, err)
+	answers := make([]error, len(asked))
+	for from := 0; from < len(asked); from += maxRenew {
+		to := min(from+maxRenew, len(asked))
+		i.renew(ctx, ttl, asked[from:to], answers[from:to])
 	}
-	for from := 0; from < len(held); from += maxRenew {
-		to := min(from+maxRenew, len(held))
-		i.renew(ctx, ttl, held[from:to], verdicts[from:to])
+	for k, err := range answers {
+		verdicts[places[k]] = err
 	}
 	return verdicts
 }

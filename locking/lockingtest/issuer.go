@@ -352,6 +352,12 @@ func issuerBadInput(t *issuerTest) {
 	if err := t.i.Renew(ctx, long, []fencing.Token{plain})[0]; !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("Renew of a plain number = %v, want an *InvalidError", err)
 	}
+	held := t.grant(t.request()).Token
+	if got := t.i.Renew(ctx, long, []fencing.Token{plain, held}); !errors.Is(got[0], fencing.ErrInvalid) || got[1] != nil {
+		t.Errorf("Renew of a bad token and a good one = %v, want an *InvalidError and none", got)
+	}
+	t.release(held)
+	t.resource = t.Unique(t, "issue")
 	if err := t.i.Renew(ctx, 0, []fencing.Token{{Resource: t.resource, Number: 1, Grant: fencing.NewGrant()}})[0]; !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("Renew without TTL = %v, want an *InvalidError", err)
 	}
