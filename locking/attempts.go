@@ -9,8 +9,8 @@ import (
 // ended. Else both would draw numbers for one hold and outbid each other, and the first,
 // cancelled, would clean up what the repeat was just given.
 type attempts struct {
-	mu sync.Mutex // guards m; nothing blocks under it
-	m  map[attempt]chan struct{}
+	mu sync.Mutex                // guards m; nothing blocks under it
+	m  map[attempt]chan struct{} // nil while nobody waits for the attempt's end
 }
 
 type attempt struct{ resource, grant string }
@@ -20,9 +20,13 @@ func (a *attempts) enter(ctx context.Context, resource, grant string) (leave fun
 	key := attempt{resource, grant}
 	for {
 		a.mu.Lock()
-		other := a.m[key]
-		if other == nil {
+		other, busy := a.m[key]
+		if !busy {
 			break
+		}
+		if other == nil {
+			other = make(chan struct{})
+			a.m[key] = other
 		}
 		a.mu.Unlock()
 		select {
@@ -35,12 +39,13 @@ func (a *attempts) enter(ctx context.Context, resource, grant string) (leave fun
 	if a.m == nil {
 		a.m = map[attempt]chan struct{}{}
 	}
-	mine := make(chan struct{})
-	a.m[key] = mine
+	a.m[key] = nil
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		if awaited := a.m[key]; awaited != nil {
+			close(awaited)
+		}
 		delete(a.m, key)
-		close(mine)
 	}, nil
 }

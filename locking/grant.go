@@ -30,10 +30,10 @@ func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
 		return Granted{}, err
 	}
 	g, err := i.grant(ctx, r, p, arrived)
-	if err != nil && p != nil && !p.gone {
-		i.leave(ctx, p)
+	late, mine := i.lines.leave(p, err == nil)
+	if err != nil && mine {
+		i.discard(ctx, p, late)
 	}
-	i.lines.leave(p, err == nil)
 	return g, err
 }
 

@@ -51,8 +51,8 @@ func (i *LocalIssuer) release(ctx context.Context, t fencing.Token) (freed bool,
 }
 
 // successor returns the place that the lock of a resource is to be handed to, and ends the
-// run if there is none, or if others must have their turn. The place is not parked any
-// more: it waits for what is delivered.
+// run if there is none, or if others must have their turn. What becomes of it is to be
+// delivered.
 func (l *lines) successor(resource string) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *lines) successor(resource string) *place {
 		return nil
 	}
 	now := time.Now()
-	if len(n.places) == 0 || !n.places[0].parked || n.run.length == maxRun ||
+	if len(n.places) == 0 || n.places[0].state != parked || n.run.length == maxRun ||
 		n.run.length > 0 && now.Sub(n.run.begun) > n.places[0].r.TTL {
 		n.run = run{}
 		if len(n.places) == 0 {
@@ -75,7 +75,7 @@ func (l *lines) successor(resource string) *place {
 	n.run.length++
 	n.run.last = now
 	p := n.places[0]
-	p.parked = false
+	p.state = handing
 	return p
 }
 
@@ -101,34 +101,22 @@ func (i *LocalIssuer) transfer(ctx context.Context, t fencing.Token, p *place) (
 // deliver gives h to whoever waits at p. If nobody does any more, deliver cleans up.
 func (i *LocalIssuer) deliver(ctx context.Context, p *place, h handover) {
 	i.lines.mu.Lock()
-	gone := p.gone
-	if !gone {
-		p.given <- h
+	nobody := p.state == gone
+	if !nobody {
+		p.state = handed
+		p.given <- h // has room: who was handed something has taken it before it parks again
 	}
 	i.lines.mu.Unlock()
-	if gone {
-		_ = i.giveUp(ctx, p.r, h.hold.Token, h.err != nil, nil) // a hold that stays ends with its TTL
-		i.leave(ctx, p)
+	if nobody {
+		i.discard(ctx, p, h)
 	}
 }
 
-// abandon says that nobody waits at p any more while something is being handed over; if
-// that has arrived just now, it is returned.
-func (l *lines) abandon(p *place) handover {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case h := <-p.given:
-		return h
-	default:
-		p.gone = true
-		return handover{}
-	}
-}
-
-// leave gives up the place that p's request may have in the lock store's line. If that
-// cannot be done now, the place ends by itself, after PlaceTTL.
-func (i *LocalIssuer) leave(ctx context.Context, p *place) {
+// discard ends what was handed to a request that does not wait any more, and gives up the
+// place that it may have in the lock store's line. What cannot be ended now ends by itself:
+// a hold after its TTL, a place after PlaceTTL.
+func (i *LocalIssuer) discard(ctx context.Context, p *place, h handover) {
+	_ = i.giveUp(ctx, p.r, h.hold.Token, h.err != nil, nil)
 	if i.waiter == nil || !p.joined {
 		return
 	}

@@ -9,7 +9,8 @@ import (
 // lines keeps one line of waiters per resource. Only the head of a line asks the lock
 // store; the others wait for their turn.
 type lines struct {
-	most int // waiters in one line
+	most      int  // waiters in one line
+	handsOver bool // the lock store can
 
 	mu    sync.Mutex // guards what follows, every line and the places in it; nothing blocks under it
 	m     map[string]*line
@@ -27,13 +28,22 @@ type place struct {
 	turn chan struct{} // closed once the place is at the head
 	wake chan struct{} // holds one element when the head should look now
 
-	patient bool          // set with turn: a holder of this issuer may soon hand over
-	parked  bool          // the head is not asking: the lock may be handed to it
-	gone    bool          // nobody takes what is being handed over
-	given   chan handover // holds one element when something was handed over
+	state posture       // of the head
+	given chan handover // holds one element when something was handed over
 
 	joined bool // used by the waiter alone: the lock store may have a place for r
 }
+
+// posture is what the head of a line is about.
+type posture int
+
+const (
+	asking  posture = iota // the lock store, or nothing yet
+	parked                 // it waits: the lock may be handed to it
+	handing                // a release has begun to hand the lock to it
+	handed                 // and has done so: given has the result
+	gone                   // or nobody waits for that any more
+)
 
 // join puts a request at the end of its resource's line, for as long as it lasts: a re-issue
 // keeps the place. It must leave. A request that does not wait gets nil.
@@ -58,17 +68,18 @@ func (l *lines) join(r Request) (*place, error) {
 	}
 	n.places = append(n.places, p)
 	if len(n.places) == 1 {
-		p.patient = n.run.length > 0
-		close(p.turn)
+		l.lead(n, n.run.length > 0)
 	}
 	return p, nil
 }
 
 // leave takes a place out of the line, wherever it stands; the next one becomes the head.
-// granted says that its request holds the lock now. A nil place stands in none.
-func (l *lines) leave(p *place, granted bool) {
+// granted says that its request holds the lock now. late is what was handed over just
+// before, and mine is false where that is still under way: then whoever does it finds that
+// the place is gone, and cleans up. A nil place stands in no line.
+func (l *lines) leave(p *place, granted bool) (late handover, mine bool) {
 	if p == nil {
-		return
+		return handover{}, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,11 +88,27 @@ func (l *lines) leave(p *place, granted bool) {
 	n.places = slices.Delete(n.places, i, i+1)
 	switch {
 	case len(n.places) > 0 && i == 0:
-		n.places[0].patient = granted
-		close(n.places[0].turn)
+		l.lead(n, granted)
 	case len(n.places) == 0 && n.run.length == 0:
 		delete(l.m, p.r.Resource)
 	}
+	switch p.state {
+	case handing, gone:
+		p.state = gone
+		return handover{}, false
+	case handed:
+		return <-p.given, true
+	}
+	return handover{}, true
+}
+
+// lead tells the first in a line that it is. Where a holder of this issuer may soon hand
+// over, the first may be given the lock before it has even heard so. Callers hold l.mu.
+func (l *lines) lead(n *line, soon bool) {
+	if soon && l.handsOver {
+		n.places[0].state = parked
+	}
+	close(n.places[0].turn)
 }
 
 // first reports whether the place is at the head.

@@ -74,6 +74,7 @@ func NewIssuer(b Backend, fences []fencing.Fence, o *IssuerOptions) (*LocalIssue
 		i.o.MaxWaiters = 10_000
 	}
 	i.lines.most = i.o.MaxWaiters
+	i.lines.handsOver = i.transferrer != nil
 	if i.o.Cleanup == 0 {
 		i.o.Cleanup = 5 * time.Second
 	}
@@ -143,6 +144,9 @@ func (i *LocalIssuer) Release(ctx context.Context, t fencing.Token) (bool, error
 // that ctx has for what comes after it, so that a store that hangs does not keep the lock
 // from being freed.
 func (i *LocalIssuer) inStores(ctx context.Context, fn func(context.Context, fencing.Fence) error) error {
+	if len(i.fences) == 0 {
+		return nil
+	}
 	limit := i.o.Cleanup
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)/2)

@@ -29,13 +29,11 @@ func (i *LocalIssuer) acquire(ctx context.Context, r Request, p *place, arrived 
 		select {
 		case <-p.turn:
 		case <-waiting.Done():
-			return Hold{}, sent, notGranted(ctx, err)
 		}
 	}
-	p.r = r // with the floor of this round
-	rest := time.Duration(0)
-	if p.patient && i.transferrer != nil {
-		rest = patience
+	rest := i.lines.takeTurn(p, r)
+	if rest == 0 && !p.first() {
+		return Hold{}, sent, notGranted(ctx, err)
 	}
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, i.o.Poll) {
 		if rest > 0 {
@@ -71,36 +69,61 @@ func (i *LocalIssuer) ask(ctx context.Context, r Request, p *place) (Hold, error
 	return i.waiter.Join(ctx, r, p.look)
 }
 
+// takeTurn is called at the head of the line, or when the waiting is over. It returns how
+// long to wait for a hand-over before looking.
+func (l *lines) takeTurn(p *place, r Request) (rest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.state == asking {
+		p.r = r // with the floor of this round
+		return 0
+	}
+	return patience
+}
+
 // park waits at the head of the line until something is handed over, or it is time to
 // look, or waiting ends: then the handover is zero. waiting ends with ctx or before.
 func (i *LocalIssuer) park(ctx, waiting context.Context, p *place, rest time.Duration) handover {
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
-	i.lines.mu.Lock()
-	p.parked = true
-	i.lines.mu.Unlock()
+	i.lines.shift(p, asking, parked)
 	select {
 	case h := <-p.given:
-		return h
+		return i.lines.took(p, h)
 	case <-p.wake:
 	case <-timer.C:
 	case <-waiting.Done():
 	}
-	i.lines.mu.Lock()
-	handing := !p.parked
-	p.parked = false
-	i.lines.mu.Unlock()
-	if !handing {
+	if i.lines.shift(p, parked, asking) {
 		return handover{}
 	}
 	// A release has begun to hand the lock over: that is worth waiting for, even if
 	// waiting has ended.
 	select {
 	case h := <-p.given:
-		return h
+		return i.lines.took(p, h)
 	case <-ctx.Done():
-		return i.lines.abandon(p)
 	}
+	if i.lines.shift(p, handing, gone) {
+		return handover{}
+	}
+	return i.lines.took(p, <-p.given) // it has arrived just now
+}
+
+func (l *lines) took(p *place, h handover) handover {
+	l.shift(p, handed, asking)
+	return h
+}
+
+// shift changes the posture of a head, if it is the one given.
+func (l *lines) shift(p *place, from, to posture) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.state != from {
+		return false
+	}
+	p.state = to
+	return true
 }
 
 // notGranted is held, and the end of ctx if it was that which ended the waiting.

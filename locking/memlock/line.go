@@ -55,7 +55,7 @@ func (s *shard) serve(resource string, now time.Duration) {
 	}
 	n.places = n.places[1:]
 	n.given = true
-	l.grant, l.label, l.expires = p.grant, p.label, now+min(p.ttl, locking.PushTTL)
+	s.grant(l, resource, p.grant, p.label, now+min(p.ttl, locking.PushTTL))
 	p.wake()
 }
 
@@ -87,7 +87,7 @@ func (s *shard) leave(r locking.Request) {
 	if i := n.place(r.Grant); i >= 0 {
 		n.places = slices.Delete(n.places, i, i+1)
 	}
-	if s.locks[r.Resource].grant == r.Grant {
+	if s.locks[r.Resource].is(r.Grant) {
 		n.given = false
 	}
 	if len(n.places) == 0 && !n.given {
@@ -104,7 +104,7 @@ func (b *Backend) Leave(_ context.Context, r locking.Request) error {
 	if n == nil {
 		return nil
 	}
-	if l := s.locks[r.Resource]; n.given && l.grant == r.Grant {
+	if l := s.locks[r.Resource]; n.given && l.is(r.Grant) {
 		l.expires = 0
 	}
 	s.leave(r)
@@ -123,9 +123,9 @@ func (b *Backend) Transfer(ctx context.Context, from fencing.Token, r locking.Re
 		if err = l.draw(r.Floor); err != nil {
 			return
 		}
-		l.grant, l.label, l.expires = r.Grant, r.Label, now+r.TTL
+		s.grant(l, r.Resource, r.Grant, r.Label, now+r.TTL)
 		s.leave(r)
-		hold = l.hold(r.Resource, true, now)
+		hold = l.hold(r, true, now)
 	})
 	return hold, errors.Join(ended, err)
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/fencegate/fencegate/locking"
 )
 
-const shards = 64
+// shards is no power of two, so that the maps of the shards do not all grow at once.
+const shards = 80
 
 // Backend is a locking.Backend in memory. It is safe for concurrent use and never blocks:
 // contexts are looked at once, before anything is done.
@@ -35,18 +36,18 @@ type Backend struct {
 }
 
 type shard struct {
-	mu    sync.Mutex // guards what follows; nothing blocks under it
-	locks map[string]*lock
-	lines map[string]*line // only of locks that somebody waits for, or was given
+	mu     sync.Mutex // guards what follows; nothing blocks under it
+	locks  map[string]*lock
+	labels map[string]string // the holders', where they have one
+	lines  map[string]*line  // only of locks that somebody waits for, or was given
 }
 
 // lock is what is remembered of a resource. It stays when its hold has ended: the number
 // must not come again, and the last grant must not take the lock again.
 type lock struct {
 	number  int64
-	grant   string // of the last hold
-	label   string
 	expires time.Duration // since the backend's start; 0: ended
+	grant   [26]byte      // of the last hold; in here, so that a lock is one small block
 }
 
 func (l *lock) held(now time.Duration) bool { return l.expires > now }
@@ -61,6 +62,7 @@ func New() *Backend {
 	b := &Backend{seed: maphash.MakeSeed(), start: time.Now()}
 	for i := range b.shards {
 		b.shards[i].locks = map[string]*lock{}
+		b.shards[i].labels = map[string]string{}
 		b.shards[i].lines = map[string]*line{}
 	}
 	return b
@@ -102,7 +104,7 @@ func (b *Backend) try(ctx context.Context, r locking.Request, wake func()) (lock
 	if n != nil && !l.held(now) && n.first(now) != r.Grant {
 		s.serve(r.Resource, now)
 	}
-	held, mine := l.held(now), l.grant == r.Grant
+	held, mine := l.held(now), l.is(r.Grant)
 	given := mine && n != nil && n.given
 	switch {
 	case held && !mine:
@@ -110,12 +112,12 @@ func (b *Backend) try(ctx context.Context, r locking.Request, wake func()) (lock
 			s.join(r, wake, now)
 		}
 		return locking.Hold{}, &locking.HeldError{
-			Resource: r.Resource, Number: l.number, Label: l.label, Remaining: l.expires - now,
+			Resource: r.Resource, Number: l.number, Label: s.labels[r.Resource], Remaining: l.expires - now,
 		}
 	case !held && mine && !given:
 		return locking.Hold{}, locking.ErrLost
 	case held && !given && l.number > r.Floor:
-		return l.hold(r.Resource, false, now), nil
+		return l.hold(r, false, now), nil
 	}
 	if !held || l.number <= r.Floor {
 		if err := l.draw(r.Floor); err != nil {
@@ -126,10 +128,30 @@ func (b *Backend) try(ctx context.Context, r locking.Request, wake func()) (lock
 		s.locks[strings.Clone(r.Resource)] = l
 	}
 	if !held || given {
-		l.grant, l.label, l.expires = r.Grant, r.Label, now+r.TTL
+		s.grant(l, r.Resource, r.Grant, r.Label, now+r.TTL)
 		s.leave(r)
 	}
-	return l.hold(r.Resource, true, now), nil
+	return l.hold(r, true, now), nil
+}
+
+func (l *lock) is(grant string) bool { return string(l.grant[:]) == grant }
+
+// grant lets a lock be held by a grant until then. Callers hold s.mu.
+func (s *shard) grant(l *lock, resource, grant, label string, until time.Duration) {
+	copy(l.grant[:], grant)
+	l.expires = until
+	if label == "" {
+		delete(s.labels, resource)
+	} else if s.labels[resource] != label {
+		s.labels[strings.Clone(resource)] = strings.Clone(label) // what they are parts of may be large
+	}
+}
+
+// end ends the hold of a lock and serves whoever is next. Callers hold s.mu.
+func (s *shard) end(l *lock, resource string, now time.Duration) {
+	l.expires = 0
+	delete(s.labels, resource)
+	s.serve(resource, now)
 }
 
 // draw gives the lock its next number.
@@ -142,9 +164,9 @@ func (l *lock) draw(floor int64) error {
 	return nil
 }
 
-func (l *lock) hold(resource string, drawn bool, now time.Duration) locking.Hold {
+func (l *lock) hold(r locking.Request, drawn bool, now time.Duration) locking.Hold {
 	return locking.Hold{
-		Token:     fencing.Token{Resource: resource, Number: l.number, Grant: l.grant},
+		Token:     fencing.Token{Resource: r.Resource, Number: l.number, Grant: r.Grant},
 		Drawn:     drawn,
 		Remaining: l.expires - now,
 	}
@@ -164,8 +186,7 @@ func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.T
 // Release implements locking.Backend.
 func (b *Backend) Release(ctx context.Context, t fencing.Token) (bool, error) {
 	err := b.onHold(ctx, t, func(s *shard, l *lock, now time.Duration) {
-		l.expires = 0
-		s.serve(t.Resource, now)
+		s.end(l, t.Resource, now)
 	})
 	if errors.Is(err, locking.ErrLost) {
 		return false, nil
@@ -183,7 +204,7 @@ func (b *Backend) onHold(ctx context.Context, t fencing.Token, fn func(*shard, *
 	defer s.mu.Unlock()
 	now := b.now()
 	l, seen := s.locks[t.Resource]
-	if !seen || !l.held(now) || l.number != t.Number || l.grant != t.Grant {
+	if !seen || !l.held(now) || l.number != t.Number || !l.is(t.Grant) {
 		return locking.ErrLost
 	}
 	fn(s, l, now)
@@ -199,11 +220,10 @@ func (b *Backend) Evict(ctx context.Context, resource string, number int64) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l, seen := s.locks[resource]; seen && l.number == number {
-		l.expires = 0
 		if n := s.lines[resource]; n != nil {
 			n.given = false // whoever it was given to has been evicted, too
 		}
-		s.serve(resource, b.now())
+		s.end(l, resource, b.now())
 	}
 	return nil
 }
@@ -221,7 +241,7 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 		return locking.Status{Resource: resource}, nil
 	}
 	now := b.now()
-	st := l.status(resource, now)
+	st := s.status(l, resource, now)
 	if n := s.lines[resource]; n != nil {
 		n.first(now) // without the dead
 		st.Waiters = len(n.places)
@@ -229,10 +249,10 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 	return st, nil
 }
 
-func (l *lock) status(resource string, now time.Duration) locking.Status {
+func (s *shard) status(l *lock, resource string, now time.Duration) locking.Status {
 	st := locking.Status{Resource: resource, Number: l.number, Held: l.held(now)}
 	if st.Held {
-		st.Label, st.Remaining = l.label, l.expires-now
+		st.Label, st.Remaining = s.labels[resource], l.expires-now
 	}
 	return st
 }
@@ -255,7 +275,7 @@ func (s *shard) list(list []locking.Status, prefix, after string, now time.Durat
 	defer s.mu.Unlock()
 	for name, l := range s.locks {
 		if l.held(now) && strings.HasPrefix(name, prefix) && name > after {
-			list = append(list, l.status(name, now))
+			list = append(list, s.status(l, name, now))
 		}
 	}
 	return list
