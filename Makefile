@@ -3,7 +3,7 @@ GO ?= go
 # Tools are run, not required: they stay out of go.mod. golangci-lint brings gofumpt v0.12 as its formatter.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps test lint demo
+.PHONY: help deps test lint demo bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,6 +23,8 @@ for dir in /usr/lib/postgresql/*/bin "$$(pg_config --bindir 2>/dev/null || true)
 done
 [ -n "$$postgres" ] || lacking="$$lacking postgresql"
 
+command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || lacking="$$lacking pgbouncer"
+
 command -v ps >/dev/null || lacking="$$lacking procps"
 
 # The race detector needs cgo. A compiler without the C library's headers is no use, so one small program is compiled.
@@ -41,11 +43,11 @@ if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then
 	if command -v apt-get >/dev/null; then
 		echo "  sudo apt-get install$$lacking" >&2
 	elif command -v dnf >/dev/null; then
-		echo "  sudo dnf install redis postgresql-server gcc" >&2
+		echo "  sudo dnf install redis postgresql-server pgbouncer gcc" >&2
 	elif command -v brew >/dev/null; then
-		echo "  brew install redis postgresql@17 && brew link postgresql@17   (and xcode-select --install for the compiler)" >&2
+		echo "  brew install redis postgresql@17 pgbouncer && brew link postgresql@17   (and xcode-select --install for the compiler)" >&2
 	else
-		echo "  your package manager for: a Redis server, a PostgreSQL server, a C compiler" >&2
+		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, a C compiler" >&2
 	fi
 	exit 1
 fi
@@ -78,17 +80,22 @@ esac
 endef
 export DEPS
 
-deps: ## install what the tests need: Redis, PostgreSQL, a C compiler
+deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, a C compiler
 	@sh -c "$$DEPS"
 
 test: ## run all tests with the race detector; a missing server fails them
 	FENCEGATE_TEST_REQUIRE=1 $(GO) test -race -timeout 15m ./...
+	cd internal/bench && $(GO) test ./...
 
 lint: ## vet for three systems, check format and import directions
 	$(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	$(GOLANGCI_LINT) run
+	cd internal/bench && $(GO) mod tidy -diff && $(GO) vet ./... && $(GOLANGCI_LINT) run
 
 demo: ## watch a stale write being refused
 	$(GO) run ./cmd/fencegate demo
+
+bench: ## measure against goals and peers; ONLY=locks runs one group
+	cd internal/bench && $(GO) run . -only '$(ONLY)'

@@ -30,7 +30,10 @@ func pooler(tb testing.TB, url string) string {
 		program = "/usr/sbin/pgbouncer"
 	}
 	if _, err := os.Stat(program); err != nil {
-		tb.Skip("pgbouncer is not installed")
+		if os.Getenv("FENCEGATE_TEST_REQUIRE") == "1" {
+			tb.Fatal("pgbouncer is not installed: run `make deps`")
+		}
+		tb.Skip("pgbouncer is not installed: run `make deps`")
 	}
 	c, err := pgx.ParseConfig(url)
 	if err != nil {
