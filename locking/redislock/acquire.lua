@@ -1,33 +1,39 @@
--- Returns {'hold', number, drawn 0|1, left ms} or {'held', number, label, left ms} or {'lost'} or {'exhausted'}; KEYS: lock, counter; ARGV: grant, label, ttl ms, floor.
--- All that can fail comes before the first write, but for a command that the user may not run.
--- The counter is written before the lock: a script that is stopped between wastes a number and grants nothing.
+-- Returns {'hold', number, drawn 0|1, left ms} or {'held', number, label, left ms} or {'lost'} or {'exhausted'}; KEYS: lock, counter, queue, waiters; ARGV: grant, label, ttl ms, floor, channel or '' for who does not wait.
+-- Goes on after free.lua. All that can fail comes before the first write, but for a command
+-- that the user may not run.
 
-local grant, label, ttl, floor = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local channel = ARGV[5]
+local pushed = line == 'pushed' and counter[2] == grant -- to this grant, which asks only now
 local h = hold(KEYS[1])
-local counter = redis.call('HMGET', KEYS[2], 'number', 'grant')
-local last = tonumber(counter[1] or '0')
-local number = math.max(last, floor) + 1
 
 if not h then
-  if counter[2] == grant then return {'lost'} end
+  if counter[2] == grant and not pushed then return {'lost'} end
   if number > MAX then return {'exhausted'} end
-  redis.call('HSET', KEYS[2], 'number', text(number), 'grant', grant)
-  redis.call('HSET', KEYS[1], 'number', text(number), 'grant', grant, 'label', label, 'ttl', ttl)
-  -- There is no hold without expiry, not even where PEXPIRE is forbidden.
-  local set = redis.pcall('PEXPIRE', KEYS[1], ttl)
-  if type(set) == 'table' then
-    redis.call('DEL', KEYS[1])
-    return set
+  local w = line and serve(last, grant)
+  if not w or w.grant == grant then
+    take(number, grant, ttl, label, w and 'waiting')
+    return {'hold', text(number), '1', ttl}
   end
-  return {'hold', text(number), '1', ttl}
+  if channel ~= '' then wait(grant, ttl, label, channel, 'pushed') end
+  return {'held', text(w.number), w.label, text(w.left)}
 end
 
+measure(KEYS[1], h)
 local mine = h.grant == grant
 local reissue = mine and h.number <= floor
 if reissue and number > MAX then return {'exhausted'} end
+if mine and pushed then
+  if not reissue then number = h.number end
+  redis.call('PEXPIRE', KEYS[1], ttl) -- first: so it is not refused when memory is short
+  take(number, grant, ttl, label, 'waiting')
+  return {'hold', text(number), '1', ttl}
+end
 if h.jumped then redis.call('PEXPIRE', KEYS[1], text(h.left)) end
-if not mine then return {'held', text(h.number), h.label, text(h.left)} end
+if not mine then
+  if channel ~= '' then wait(grant, ttl, label, channel, line) end
+  return {'held', text(h.number), h.label, text(h.left)}
+end
 if not reissue then return {'hold', text(h.number), '0', text(h.left)} end
 redis.call('HSET', KEYS[2], 'number', text(number), 'grant', grant)
-redis.call('HSET', KEYS[1], 'number', text(number))
+redis.call('SET', KEYS[1], pack(number, grant, text(h.ttl), h.label), 'KEEPTTL')
 return {'hold', text(number), '1', text(h.left)}

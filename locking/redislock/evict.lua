@@ -1,6 +1,8 @@
--- Returns {'freed'} if it ended the hold of this number, {'none'} if there was none; KEYS: lock; ARGV: number.
+-- Returns {'freed'} if it ended the hold of this number, {'none'} if there was none; KEYS: lock, counter, queue, waiters; ARGV: number.
 
 local h = hold(KEYS[1])
 if not h or h.number ~= tonumber(ARGV[1]) then return {'none'} end
+local counter = redis.call('HMGET', KEYS[2], 'number', 'line')
 redis.call('DEL', KEYS[1])
+if counter[2] then serve(math.max(tonumber(counter[1] or '0'), h.number)) end
 return {'freed'}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -14,12 +15,13 @@ import (
 	"github.com/fencegate/fencegate/locking"
 )
 
-// Status implements locking.Backend. It does not know of waiters.
+// Status implements locking.Backend. Waiters are places in line, one per process as a rule;
+// one whose process died counts until it is skipped.
 func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, error) {
 	if err := fencing.ValidateResource(resource); err != nil {
 		return locking.Status{}, err
 	}
-	reply, err := status.Run(ctx, b.client, redisx.Call{Keys: b.both(resource)})
+	reply, err := status.Run(ctx, b.client, redisx.Call{Keys: b.keys(resource)[:3]})
 	if err != nil {
 		return locking.Status{}, err
 	}
@@ -27,15 +29,19 @@ func (b *Backend) Status(ctx context.Context, resource string) (locking.Status, 
 }
 
 func parseStatus(resource string, reply []string) (locking.Status, error) {
-	if len(reply) != 4 {
+	if len(reply) != 5 {
 		return locking.Status{}, strange(reply[0])
 	}
 	number, left, err := numberAndTime(reply[0], reply[3])
 	if err != nil {
 		return locking.Status{}, err
 	}
+	waiters, err := strconv.Atoi(reply[4])
+	if err != nil {
+		return locking.Status{}, strange(reply[4])
+	}
 	return locking.Status{
-		Resource: resource, Number: number, Held: reply[1] == "1", Label: reply[2], Remaining: left,
+		Resource: resource, Number: number, Held: reply[1] == "1", Label: reply[2], Remaining: left, Waiters: waiters,
 	}, nil
 }
 
@@ -52,7 +58,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 		names = names[len(part):]
 		calls := make([]redisx.Call, len(part))
 		for i, name := range part {
-			calls[i].Keys = b.both(name)
+			calls[i].Keys = b.keys(name)[:3]
 		}
 		for i, reply := range status.RunEach(ctx, b.client, calls) {
 			if reply.Err != nil {

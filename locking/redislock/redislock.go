@@ -1,9 +1,10 @@
 // Package redislock is a lock store on one Redis server, on a Redis that fails over
-// (Sentinel), or on a Redis Cluster.
+// (Sentinel), or on a Redis Cluster, with one line of waiters for all processes.
 //
-// Each call is one Lua script, so one atomic step. A resource has two keys with one hash
-// tag: the lock, which expires with its hold, and the counter, which never expires and
-// keeps the last number and the last grant. [Backend.Check] says whether a server is fit,
+// Each call is one Lua script, so one atomic step. The keys of a resource have one hash
+// tag: the lock, which expires with its hold; the counter, which never expires and keeps
+// the last number and the last grant; and while somebody waits, queue and waiters, which
+// expire when nobody has joined for a while. [Backend.Check] says whether a server is fit,
 // [Backend.Warnings] what it may lose.
 //
 // # Guarantees
@@ -11,19 +12,47 @@
 //   - Numbers of one resource increase strictly as long as the server forgets nothing.
 //   - The grant, its number and the memory of the last grant are written in one step.
 //   - Renew, Release and Evict match a hold by number and grant (Evict: by number) and
-//     never touch another.
-//   - A script is sent once. What has no answer is reported as unknown and not repeated.
+//     never touch another. Transfer ends exactly the hold that it names.
+//   - A script is sent once; concurrent calls may share a pipeline. What has no answer is reported as unknown and not repeated.
+//   - Who has a place in line is not overtaken, neither by those who came later nor by
+//     attempts that do not wait: whoever finds the lock free serves the line first.
+//
+// # Waiting
+//
+// Release, Evict and Leave give the lock to the first in line whose place is alive, in the
+// step that frees it: the lock is pushed, for locking.PushTTL at most or the waiter's TTL,
+// and the waiter's next Join claims it. So a hand-over from process to process is two
+// commands, a release and a claim, and the lock is never free between. Word of it comes by
+// PUBLISH, on a channel of this Backend's own. The Backend subscribes when a Join is first
+// refused because the lock is held, with one connection and one goroutine, and for as long
+// as one of its callers waits and [locking.LookEvery] longer. The subscription is a hint:
+// where it fails, the line moves on when its members look.
+//
+// Callers of Join call again after locking.LookEvery at the latest, woken or not. One
+// grant per process and resource should do it for all that wait there (an issuer does):
+// the order in line is that of these contenders.
+//
+// [MaxStall] is by how much dead waiters delay the others.
 //
 // # What is not guaranteed
 //
 // A server that fails over, is restored, flushed, or evicts keys may lose holds and
 // counters: a lock is then granted twice and numbers begin again. That is what Request.Floor
-// is for: the stores refuse the old number, and the issuer asks for a higher one. Nothing
-// is waited for here: TryAcquire is one attempt, and a release tells nobody.
+// is for: the stores refuse the old number, and the issuer asks for a higher one. It may
+// lose places in line, too; the next Join takes a new one. So does whoever has not called
+// Join for locking.PlaceTTL, and a clock of the server that jumps may cost every place.
 //
 // List goes through all keys of the server (SCAN): it is for operators.
 //
-// MONITOR and SLOWLOG on the server show grant ids, which are secrets.
+// MONITOR, SLOWLOG and the keys on the server show grant ids, which are secrets. Messages
+// on channels do not.
+//
+// # Server
+//
+// Redis 6.2 or later. The user needs EVAL, EVALSHA and the commands that Check names, on
+// the keys "<prefix>:*"; PUBLISH and SUBSCRIBE, on the channels "<prefix>:wake:*" (in an
+// ACL "&<prefix>:wake:*"), else waiters are slow. In a Redis Cluster a word goes to all
+// nodes, and the subscription to one of them.
 //
 // # Clocks
 //
@@ -37,7 +66,9 @@
 // busy pool, a context that had ended) and replies with which Redis refuses to run a
 // script (LOADING, READONLY, OOM and their like). Everything else is unknown, except where
 // the call only reads: then it failed. Unknown is also a script that was stopped at a
-// command which the user may not run; [Backend.Check] refuses a user who lacks one.
+// command which the user may not run; [Backend.Check] refuses a user who lacks one. While
+// memory is short nothing is granted to who comes new, but holds can be renewed and given
+// back, and the line moves on.
 //
 // The client bounds a call by its own timeouts. It looks at the context's deadline only if
 // its option ContextTimeoutEnabled is set, which is recommended.
@@ -45,6 +76,7 @@ package redislock
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"fmt"
 	"strconv"
@@ -59,21 +91,34 @@ import (
 
 // Options tunes a [Backend]. The zero value is the default.
 type Options struct {
-	// Prefix begins all keys, "<prefix>:{<resource>}:lock" and ":counter". It has the
-	// grammar of a resource. Default: "fencegate".
+	// Prefix begins all keys, "<prefix>:{<resource>}:lock", ":counter", ":queue" and
+	// ":waiters", and all channels, "<prefix>:wake:...". It has the grammar of a resource. Default: "fencegate".
 	Prefix string
 }
 
 // Backend is a locking.Backend on Redis. It is safe for concurrent use.
 type Backend struct {
 	client redis.UniversalClient
+	sender *redisx.Sender // of what many callers do at once
 	prefix string
+	wakes  *subscription
 }
 
-var _ locking.Backend = (*Backend)(nil)
+var (
+	_ locking.Backend     = (*Backend)(nil)
+	_ locking.Waiter      = (*Backend)(nil)
+	_ locking.Transferrer = (*Backend)(nil)
+	_ locking.Checker     = (*Backend)(nil)
+)
 
 //go:embed hold.lua
 var holdLua string
+
+//go:embed line.lua
+var lineLua string
+
+//go:embed free.lua
+var freeLua string
 
 //go:embed acquire.lua
 var acquireLua string
@@ -87,15 +132,26 @@ var releaseLua string
 //go:embed evict.lua
 var evictLua string
 
+//go:embed leave.lua
+var leaveLua string
+
+//go:embed transfer.lua
+var transferLua string
+
 //go:embed status.lua
 var statusLua string
 
+// times are the beginning of line.lua.
+var times = fmt.Sprintf("local PLACE, PUSH = %d, %d\n", locking.PlaceTTL.Milliseconds(), locking.PushTTL.Milliseconds())
+
 var (
-	acquire = redisx.NewScript(holdLua, acquireLua)
-	renew   = redisx.NewScript(holdLua, renewLua)
-	release = redisx.NewScript(holdLua, releaseLua)
-	evict   = redisx.NewScript(holdLua, evictLua)
-	status  = redisx.NewReadScript(holdLua, statusLua)
+	acquire  = redisx.NewScript(holdLua, freeLua, times+lineLua, acquireLua)
+	renew    = redisx.NewScript(holdLua, renewLua)
+	release  = redisx.NewScript(holdLua, times+lineLua, releaseLua)
+	evict    = redisx.NewScript(holdLua, times+lineLua, evictLua)
+	leave    = redisx.NewScript(holdLua, times+lineLua, leaveLua)
+	transfer = redisx.NewScript(holdLua, times+lineLua, transferLua)
+	status   = redisx.NewReadScript(holdLua, statusLua)
 )
 
 // New returns a backend on client, which stays the caller's to close. It contacts nobody:
@@ -113,51 +169,24 @@ func New(client redis.UniversalClient, o *Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{client: client, prefix: prefix}, nil
+	return &Backend{
+		client: client, sender: redisx.NewSender(client), prefix: prefix,
+		wakes: newSubscription(client, channels(prefix)+rand.Text()),
+	}, nil
 }
 
 func (b *Backend) lock(resource string) string { return redisx.Key(b.prefix, resource, "lock") }
 
-func (b *Backend) both(resource string) []string {
-	return []string{b.lock(resource), redisx.Key(b.prefix, resource, "counter")}
+// keys returns the lock, the counter, the queue and the waiters.
+func (b *Backend) keys(resource string) []string {
+	return []string{
+		b.lock(resource), redisx.Key(b.prefix, resource, "counter"),
+		redisx.Key(b.prefix, resource, "queue"), redisx.Key(b.prefix, resource, "waiters"),
+	}
 }
 
-// TryAcquire implements locking.Backend.
-func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Hold, error) {
-	if err := r.Validate(); err != nil {
-		return locking.Hold{}, err
-	}
-	reply, err := acquire.Run(ctx, b.client, redisx.Call{
-		Keys: b.both(r.Resource),
-		Args: []any{r.Grant, r.Label, millis(r.TTL), decimal(r.Floor)},
-	})
-	if err != nil {
-		return locking.Hold{}, err
-	}
-	switch {
-	case reply[0] == "hold" && len(reply) == 4:
-		number, left, err := numberAndTime(reply[1], reply[3])
-		if err != nil {
-			return locking.Hold{}, err
-		}
-		return locking.Hold{
-			Token:     fencing.Token{Resource: r.Resource, Number: number, Grant: r.Grant},
-			Drawn:     reply[2] == "1",
-			Remaining: left,
-		}, nil
-	case reply[0] == "held" && len(reply) == 4:
-		number, left, err := numberAndTime(reply[1], reply[3])
-		if err != nil {
-			return locking.Hold{}, err
-		}
-		return locking.Hold{}, &locking.HeldError{Resource: r.Resource, Number: number, Label: reply[2], Remaining: left}
-	case reply[0] == "lost":
-		return locking.Hold{}, locking.ErrLost
-	case reply[0] == "exhausted":
-		return locking.Hold{}, locking.ErrExhausted
-	}
-	return locking.Hold{}, strange(reply[0])
-}
+// channels is how the names of channels begin.
+func channels(prefix string) string { return prefix + ":wake:" }
 
 // Renew implements locking.Backend.
 func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
@@ -196,8 +225,8 @@ func (b *Backend) Release(ctx context.Context, t fencing.Token) (bool, error) {
 	if err := t.Validate(); err != nil {
 		return false, err
 	}
-	reply, err := release.Run(ctx, b.client, redisx.Call{
-		Keys: []string{b.lock(t.Resource)}, Args: []any{decimal(t.Number), t.Grant},
+	reply, err := b.sender.Run(ctx, release, redisx.Call{
+		Keys: b.keys(t.Resource), Args: []any{decimal(t.Number), t.Grant},
 	})
 	return err == nil && reply[0] == "freed", err
 }
@@ -210,7 +239,7 @@ func (b *Backend) Evict(ctx context.Context, resource string, number int64) erro
 	if err := fencing.ValidateNumber(number); err != nil {
 		return err
 	}
-	_, err := evict.Run(ctx, b.client, redisx.Call{Keys: []string{b.lock(resource)}, Args: []any{decimal(number)}})
+	_, err := evict.Run(ctx, b.client, redisx.Call{Keys: b.keys(resource), Args: []any{decimal(number)}})
 	return err
 }
 
