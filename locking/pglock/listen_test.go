@@ -104,7 +104,9 @@ func TestListeningEnds(t *testing.T) {
 	release(t, b, tok)
 	second.woken(t)
 	tok = second.granted(t, 3, true).Token
-	third := newWaiter(b, r).takesPlace(t) // within the second
+	time.Sleep(100 * time.Millisecond) // much less than the second
+	third := newWaiter(b, r).takesPlace(t)
+	time.Sleep(200 * time.Millisecond) // for a connection that should not come
 	if err := b.Leave(t.Context(), third.Request); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package pglock_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -16,7 +17,12 @@ import (
 // testPatience is how long something may take on a slow machine.
 const testPatience = 10 * time.Second
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(processEnv); url != "" {
+		os.Exit(process(url))
+	}
+	testenv.Main(m)
+}
 
 // gateway makes the pool work with the rights of the gateway's role, and no other.
 var gateway = pgtxtest.As("fencegate_gateway")

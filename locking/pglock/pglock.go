@@ -1,9 +1,12 @@
-// Package pglock is a lock store on PostgreSQL: a row per resource that was ever locked,
-// with the last number, the last grant and when its hold expires.
+// Package pglock is a lock store on PostgreSQL, in two modes. [Backend] keeps leases: a row per
+// resource that was ever locked, with the last number, the last grant and when its hold
+// expires. No connection is held while a lock is. [RowLocks] keeps a row locked, on a connection
+// of its own, and frees it when that drops: what it promises is written beside it. The
+// two do not see each other's holds; a resource is locked by one of them only.
 //
 // # Guarantees
 //
-// Those of locking.Backend, as long as the server keeps what it acknowledged.
+// Of [Backend]: those of locking.Backend, as long as the server keeps what it acknowledged.
 //
 //   - A number is told after its COMMIT, with synchronous_commit on, so that no crash brings
 //     it back. It is above the last number, the request's floor, and the mark that the
@@ -120,8 +123,7 @@ func Configure(c *pgxpool.Config) { pgtx.Configure(c) }
 // leaves the pool to whoever opened it. Only while requests wait it has a goroutine, and a
 // connection beside the pool.
 type Backend struct {
-	pool *pgxpool.Pool
-	o    Options
+	caller
 	word *word
 }
 
@@ -141,11 +143,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	if o != nil {
 		opt = *o
 	}
-	if opt.Timeout == 0 {
-		opt.Timeout = 10 * time.Second
-	}
-	if d := opt.Timeout; d < time.Millisecond || d > time.Hour || d%time.Millisecond != 0 {
-		return nil, &fencing.InvalidError{What: "Timeout", Got: d.String(), Allowed: "1ms to 1h, in whole milliseconds"}
+	timeout, err := timeout(opt.Timeout)
+	if err != nil {
+		return nil, err
 	}
 	if opt.NoListen && opt.Listen != nil {
 		return nil, &fencing.InvalidError{What: "Listen", Allowed: "nil, where NoListen is set"}
@@ -156,7 +156,18 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	if opt.Listen == nil && !opt.NoListen {
 		opt.Listen = besides(pool)
 	}
-	return &Backend{pool: pool, o: opt, word: newWord(opt.Listen)}, nil
+	return &Backend{caller{pool, timeout}, newWord(opt.Listen)}, nil
+}
+
+// timeout checks an option, and puts the default in the place of zero.
+func timeout(d time.Duration) (time.Duration, error) {
+	if d == 0 {
+		d = 10 * time.Second
+	}
+	if d < time.Millisecond || d > time.Hour || d%time.Millisecond != 0 {
+		return 0, &fencing.InvalidError{What: "Timeout", Got: d.String(), Allowed: "1ms to 1h, in whole milliseconds"}
+	}
+	return d, nil
 }
 
 // looks is how often a row is looked at that another call is at work on. Such a call takes

@@ -207,6 +207,9 @@ func TestExpiryServes(t *testing.T) {
 				if err := owner.QueryRow(t.Context(), "select verdict from fencegate.lock_acquire($1, $2, '', 60000, 0)", r.Resource, fencing.NewGrant()).Scan(&verdict); err != nil || verdict != "held" {
 					t.Errorf("got %s, %v, want held", verdict, err)
 				}
+				if st := status(t, b, r.Resource); st.Waiters != 1 {
+					t.Errorf("%d wait, want 1: an attempt does not", st.Waiters)
+				}
 			} else if held, ok := errors.AsType[*locking.HeldError](ask(t, b, next(r))); !ok || held.Number != 2 {
 				t.Errorf("got %+v, want that the next number is held", held)
 			}

@@ -19,4 +19,21 @@ var (
 	statusSQL string
 	//go:embed sql/list.sql
 	listSQL string
+
+	//go:embed sql/row_take.sql
+	rowTakeSQL string
+	//go:embed sql/row_make.sql
+	rowMakeSQL string
+	//go:embed sql/row_grant.sql
+	rowGrantSQL string
+	//go:embed sql/row_touch.sql
+	rowTouchSQL string
+	//go:embed sql/row_renew.sql
+	rowRenewSQL string
+	//go:embed sql/row_end.sql
+	rowEndSQL string
+	//go:embed sql/row_status.sql
+	rowStatusSQL string
+	//go:embed sql/row_list.sql
+	rowListSQL string
 )
