@@ -1,8 +1,8 @@
 -- Returns {'freed'} if it ended the hold of this number, {'none'} if there was none; KEYS: lock, counter, queue, waiters; ARGV: number.
+-- It stands before hold.lua and goes on in next.lua, as release.lua does.
 
-local h = hold(KEYS[1])
-if not h or h.number ~= tonumber(ARGV[1]) then return {'none'} end
+local value = redis.call('GET', KEYS[1])
+if not value or string.match(value, '^%d+') ~= ARGV[1] then return {'none'} end
 local counter = redis.call('HMGET', KEYS[2], 'number', 'line')
 redis.call('DEL', KEYS[1])
-if counter[2] then serve(math.max(tonumber(counter[1] or '0'), h.number)) end
-return {'freed'}
+if not counter[2] then return {'freed'} end

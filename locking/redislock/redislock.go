@@ -132,6 +132,9 @@ var releaseLua string
 //go:embed evict.lua
 var evictLua string
 
+//go:embed next.lua
+var nextLua string
+
 //go:embed leave.lua
 var leaveLua string
 
@@ -145,10 +148,10 @@ var statusLua string
 var times = fmt.Sprintf("local PLACE, PUSH = %d, %d\n", locking.PlaceTTL.Milliseconds(), locking.PushTTL.Milliseconds())
 
 var (
-	acquire  = redisx.NewScript(holdLua, freeLua, times+lineLua, acquireLua)
+	acquire  = redisx.NewScript(freeLua, holdLua, times+lineLua, acquireLua)
 	renew    = redisx.NewScript(holdLua, renewLua)
-	release  = redisx.NewScript(holdLua, times+lineLua, releaseLua)
-	evict    = redisx.NewScript(holdLua, times+lineLua, evictLua)
+	release  = redisx.NewScript(releaseLua, holdLua, times+lineLua, nextLua)
+	evict    = redisx.NewScript(evictLua, holdLua, times+lineLua, nextLua)
 	leave    = redisx.NewScript(holdLua, times+lineLua, leaveLua)
 	transfer = redisx.NewScript(holdLua, times+lineLua, transferLua)
 	status   = redisx.NewReadScript(holdLua, statusLua)
