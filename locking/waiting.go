@@ -30,14 +30,13 @@ type Waiter interface {
 	// line, or keeps the place that it has for another PlaceTTL. A release gives the lock
 	// to the first in line whose place is alive, for PushTTL at most; that one's next Join
 	// is granted the hold, now for its whole TTL, Drawn true. A hold that was given
-	// so and ended before anybody asked for it does not count as an ended grant: Join
-	// takes a new place.
+	// so and expired before anybody asked for it does not count as an ended grant: Join
+	// takes a new place. One that was evicted, or given up by Leave, does.
 	//
 	// wake is called when it is worth asking again, perhaps needlessly, perhaps after Join
 	// was granted; a lost word costs no more than LookEvery. It must not block, nor call
-	// the backend. Whoever has
-	// joined repeats Join until it is granted or refused otherwise, is given the lock by
-	// Transfer, or leaves.
+	// the backend. Whoever has joined, or may have (a Join whose outcome is unknown), repeats
+	// Join until it is granted or refused otherwise, is given the lock by Transfer, or leaves.
 	//
 	// A backend without a line of its own may do with wake alone.
 	Join(ctx context.Context, r Request, wake func()) (Hold, error)

@@ -111,9 +111,12 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 	}
 	scenarios := read(t, "storage/storagetest/suite.go")
 	invariants := read(t, "docs/invariants.md")
-	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(invariants, -1) {
-		if !tests[name] {
-			t.Errorf("docs/invariants.md names %s, which is not there", name)
+	pages := []string{"README.md", "docs/semantics.md", "docs/invariants.md", "docs/locks.md"}
+	for _, page := range pages {
+		for _, name := range regexp.MustCompile(`\bTest[A-Z0-9]\w+`).FindAllString(read(t, page), -1) {
+			if !tests[name] {
+				t.Errorf("%s names %s, which is not there", page, name)
+			}
 		}
 	}
 	for _, m := range regexp.MustCompile(`"([a-z][^"]+)"`).FindAllString(invariants, -1) {
@@ -121,7 +124,7 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 			t.Errorf("docs/invariants.md names the scenario %s, which is not there", m)
 		}
 	}
-	for _, page := range []string{"README.md", "docs/semantics.md", "docs/invariants.md"} {
+	for _, page := range pages {
 		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s links to %s, which is not there", page, m[1])
