@@ -23,6 +23,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 type cli struct {
 	Demo      demoCmd      `cmd:"" help:"Tell the story of the paused client: without a lock, with one, and with the fence."`
+	Redlock   redlockCmd   `cmd:"" help:"Set up and look after the nodes of a redlock cluster."`
 	Migrate   migrateCmd   `cmd:"" help:"Move a database to the schema that this program needs, or back."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 	DemoActor demoActorCmd `cmd:"" hidden:"" help:"Play a client of the demo: used by it."`

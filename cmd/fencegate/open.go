@@ -27,11 +27,13 @@ import (
 
 // backendFlags choose the lock and the store.
 type backendFlags struct {
-	Lock        string `enum:"memory,redis,postgres" default:"memory" env:"FENCEGATE_LOCK" help:"Where the lock is: ${enum}."`
+	Lock        string `enum:"memory,redis,redlock,postgres" default:"memory" env:"FENCEGATE_LOCK" help:"Where the lock is: ${enum}."`
 	Store       string `enum:"sqlite,memory,redis,postgres" default:"sqlite" env:"FENCEGATE_STORE" help:"Where the data is: ${enum}."`
 	RedisURL    string `placeholder:"URL" env:"FENCEGATE_REDIS_URL" help:"redis://HOST:PORT/DB, for --lock redis and --store redis."`
 	PostgresURL string `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --lock postgres and --store postgres; see fencegate migrate."`
 	SqlitePath  string `placeholder:"FILE" env:"FENCEGATE_SQLITE_PATH" help:"The file of --store sqlite. Default: a temporary one, removed at the end."`
+	redlockFlags
+	RedlockNodeTimeout time.Duration `name:"redlock-node-timeout" default:"50ms" env:"FENCEGATE_REDLOCK_NODE_TIMEOUT" help:"How long a call waits for a node of --lock redlock (default: ${default})."`
 }
 
 // openTimeout is how long a server may take to answer before it counts as unavailable.
@@ -79,6 +81,8 @@ func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
 		o.lock = memlock.New()
 	case "redis":
 		o.lock, err = openRedislock(ctx, client)
+	case "redlock":
+		o.lock, err = f.redlock(ctx, o)
 	case "postgres":
 		o.lock, err = pglock.New(ctx, pool, nil)
 	}
@@ -115,28 +119,37 @@ func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, erro
 	if f.RedisURL == "" {
 		return nil, usageError{errors.New("--redis-url is needed for --lock redis and --store redis")}
 	}
-	opt, err := redis.ParseURL(f.RedisURL)
+	client, err := newRedis("--redis-url", f.RedisURL)
+	if err != nil {
+		return nil, err
+	}
+	o.closers = append(o.closers, client.Close)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := client.Ping(ctx).Err(); err != nil {
+		addr := client.Options().Addr
+		if _, answered := errors.AsType[redis.Error](err); answered {
+			return nil, fmt.Errorf("the Redis at %s refuses: %w", addr, err)
+		}
+		return nil, unavailableError{fmt.Errorf("the Redis at %s does not answer: %w", addr, err)}
+	}
+	return client, nil
+}
+
+// newRedis makes the client of one server, which it does not contact.
+func newRedis(flag, raw string) (*redis.Client, error) {
+	opt, err := redis.ParseURL(raw)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the URL, which may hold a password
 		}
-		return nil, usageError{fmt.Errorf("--redis-url: want redis://HOST:PORT/DB: %w", err)}
+		return nil, usageError{fmt.Errorf("%s: want redis://HOST:PORT/DB: %w", flag, err)}
 	}
 	opt.MaxRetries = -1 // a raise must not be sent twice
 	opt.DialerRetries = 1
 	opt.ContextTimeoutEnabled = true
 	redis.SetLogger(silent{})
-	client := redis.NewClient(opt)
-	o.closers = append(o.closers, client.Close)
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if err := client.Ping(ctx).Err(); err != nil {
-		if _, answered := errors.AsType[redis.Error](err); answered {
-			return nil, fmt.Errorf("the Redis at %s refuses: %w", opt.Addr, err)
-		}
-		return nil, unavailableError{fmt.Errorf("the Redis at %s does not answer: %w", opt.Addr, err)}
-	}
-	return client, nil
+	return redis.NewClient(opt), nil
 }
 
 func openRedislock(ctx context.Context, client *redis.Client) (locking.Backend, error) {

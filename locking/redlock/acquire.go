@@ -18,10 +18,14 @@ const (
 	maxRounds = 8
 	// tombstone is how long an attempt that was given up is refused.
 	tombstone = time.Minute
+	// longestPause is the most of the random pause after a split vote.
+	longestPause = 200 * time.Millisecond
 )
 
-// errAgain is beside the answer of a round after which another one may do better.
-var errAgain = errors.New("another round")
+// again is the answer of a round after which another one may do better.
+type again struct{ why error } // nil after a split vote
+
+func (again) Error() string { return "another round" }
 
 // TryAcquire implements locking.Backend.
 func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Hold, error) {
@@ -37,25 +41,44 @@ func (b *Backend) TryAcquire(ctx context.Context, r locking.Request) (locking.Ho
 			return locking.Hold{}, fencing.AsFailed(err)
 		}
 		h, err := b.attempt(ctx, &r)
-		if !errors.Is(err, errAgain) {
+		more, ok := errors.AsType[again](err)
+		if !ok {
 			return h, err
 		}
 		// Nodes that do not answer make rounds long, and it is the issuer who waits.
 		if round+1 == maxRounds || time.Since(start) > 4*b.o.NodeTimeout {
+			if more.why != nil {
+				return h, fencing.AsFailed(more.why)
+			}
 			return h, &locking.HeldError{Resource: r.Resource}
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(rand.N(min(2*time.Millisecond<<round, 50*time.Millisecond))):
+		case <-time.After(b.backOff(round)):
 		}
 	}
+}
+
+// backOff is the random pause after so many split votes in a row. It begins with the time
+// that an attempt takes: whoever draws the shortest pause is through before the next.
+func (b *Backend) backOff(round int) time.Duration {
+	return rand.N(min(2*b.pace()<<min(round, 10), longestPause)) + 1
+}
+
+// pace is about how long a grant takes while all is well.
+func (b *Backend) pace() time.Duration {
+	return min(max(time.Duration(b.took.Load()), time.Millisecond), b.o.NodeTimeout)
+}
+
+// window is how long what the first phase granted waits for the confirm.
+func (b *Backend) window(ttl time.Duration) time.Duration {
+	return min(ttl, locking.PushTTL+2*b.o.NodeTimeout)
 }
 
 // tally sorts the answers of the first phase.
 type tally struct {
 	granted   map[int]string // node -> its counter
-	left      []time.Duration
-	unclear   []int // nodes that may have granted
+	unclear   []int          // nodes that may have granted
 	mine      map[int64][]time.Duration
 	held      map[int64][]time.Duration
 	label     map[int64]string
@@ -67,8 +90,8 @@ type tally struct {
 
 func count(replies []redisx.Reply) *tally {
 	t := &tally{
-		granted: map[int]string{}, left: make([]time.Duration, len(replies)),
-		mine: map[int64][]time.Duration{}, held: map[int64][]time.Duration{}, label: map[int64]string{},
+		granted: map[int]string{},
+		mine:    map[int64][]time.Duration{}, held: map[int64][]time.Duration{}, label: map[int64]string{},
 	}
 	t.down, t.err = errorsOf(replies)
 	for i, r := range replies {
@@ -79,8 +102,8 @@ func count(replies []redisx.Reply) *tally {
 			continue
 		}
 		switch v := r.Values; {
-		case v[0] == "granted" && len(v) == 3:
-			t.granted[i], t.left[i] = v[1], parseMillis(v[2])
+		case v[0] == "granted" && len(v) == 2:
+			t.granted[i] = v[1]
 		case v[0] == "mine" && len(v) == 3:
 			t.mine[parse(v[1])] = append(t.mine[parse(v[1])], parseMillis(v[2]))
 		case v[0] == "held" && len(v) == 4:
@@ -99,7 +122,7 @@ func count(replies []redisx.Reply) *tally {
 func (b *Backend) attempt(ctx context.Context, r *locking.Request) (locking.Hold, error) {
 	sent := time.Now()
 	id := fencing.NewGrant() // new for each, so that nothing of one is taken for another
-	t := count(b.ask(ctx, grant, b.attemptCall(r.Resource, id, r.Grant, id, r.Label, millis(r.TTL), decimal(r.Floor))))
+	t := count(b.ask(ctx, grant, b.attemptCall(r.Resource, id, r.Grant, id, r.Label, millis(b.window(r.TTL)), decimal(r.Floor))))
 
 	for number, left := range t.mine {
 		if len(left) >= b.quorum {
@@ -121,20 +144,21 @@ func (b *Backend) attempt(ctx context.Context, r *locking.Request) (locking.Hold
 		if !ok {
 			return nil
 		}
-		return []redisx.Call{b.call(r.Resource, id, ctr, decimal(number))}
+		return []redisx.Call{b.call(r.Resource, id, ctr, decimal(number), millis(r.TTL))}
 	})
 	var left []time.Duration
 	unconfirmed := *t
 	unconfirmed.granted = map[int]string{}
 	for i, ctr := range t.granted {
-		if reply := replies[i][0]; reply.Err == nil && reply.Values[0] == "confirmed" {
-			left = append(left, t.left[i])
+		if reply := replies[i][0]; reply.Err == nil && reply.Values[0] == "confirmed" && len(reply.Values) == 2 {
+			left = append(left, parseMillis(reply.Values[1]))
 		} else {
 			unconfirmed.granted[i] = ctr
 		}
 	}
 	h := b.hold(r, number, true, left)
-	if len(left) >= b.quorum && time.Since(sent) < h.Remaining {
+	if took := time.Since(sent); len(left) >= b.quorum && took < h.Remaining {
+		b.took.Store(int64(took+3*b.pace()) / 4)
 		b.takeBack(ctx, r, id, &unconfirmed)
 		return h, nil
 	}
@@ -153,7 +177,10 @@ func (b *Backend) attempt(ctx context.Context, r *locking.Request) (locking.Hold
 	if len(left) >= b.quorum {
 		return locking.Hold{}, fencing.AsFailed(errors.New("redlock: the grant took longer than its TTL"))
 	}
-	return locking.Hold{}, errAgain
+	if errs != nil {
+		errs = fmt.Errorf("redlock: a grant was confirmed by %d of %d nodes, and taken back: %w", len(left), len(b.nodes), plain(errs))
+	}
+	return locking.Hold{}, again{errs}
 }
 
 // hold is the hold of r's grant on the nodes with these times left. It lasts while a
@@ -176,10 +203,10 @@ func (b *Backend) majorityLeft(left []time.Duration) time.Duration {
 }
 
 // takeBack ends the attempt wherever it was granted, also after ctx's end, and owes it to
-// the nodes that did not answer. It returns how many
-// of those that granted, and so may have confirmed, may still have it.
+// the nodes that did not answer. It returns how many of those that granted, and so may have
+// confirmed, may still have it.
 func (b *Backend) takeBack(ctx context.Context, r *locking.Request, id string, t *tally) (open int) {
-	until := time.Now().Add(r.TTL)
+	until := time.Now().Add(b.window(r.TTL) + r.TTL)
 	for _, i := range t.unclear {
 		b.nodes[i].owe(debt{abort, b.attemptCall(r.Resource, id, id, millis(tombstone)), until})
 	}
@@ -220,7 +247,7 @@ func (b *Backend) refusal(r *locking.Request, t *tally) error {
 		// The grant is there, and no majority agrees on its number: the next round numbers
 		// it anew.
 		r.Floor = max(r.Floor, highest)
-		return errAgain
+		return again{errors.New("redlock: no majority agrees on the number of this grant")}
 	case mine > 0 && mine+t.down >= b.quorum, t.lost > 0 && t.lost+t.down >= b.quorum:
 		return fencing.AsFailed(fmt.Errorf("redlock: whether this grant is held or has ended cannot be told: %w", plain(t.err)))
 	}
@@ -228,6 +255,10 @@ func (b *Backend) refusal(r *locking.Request, t *tally) error {
 		if number > 0 && len(left) >= b.quorum {
 			return &locking.HeldError{Resource: r.Resource, Number: number, Label: t.label[number], Remaining: b.majorityLeft(left)}
 		}
+		if number > 0 && len(left)+t.down >= b.quorum {
+			// A majority may have it; where it has not, this ends with the longest of them.
+			return &locking.HeldError{Resource: r.Resource, Number: number, Label: t.label[number], Remaining: slices.Max(left)}
+		}
 	}
-	return errAgain
+	return again{}
 }

@@ -1,5 +1,5 @@
 -- The beginning of every script here: whether the node is fit, the hold of a lock, numbers as text.
--- KEYS[1] is the marker, KEYS[2] the lock, KEYS[3] the counter; ARGV[1] is the longest TTL in ms.
+-- KEYS[1] is the marker, KEYS[2] the lock, KEYS[3] the counter; ARGV[1] is the terms, "<longest TTL ms>:<number of nodes>".
 -- The lock is a hash that expires: attempt and ctr (the exact granting), grant, number (0
 -- until confirmed), label, ttl, was (the number of this grant's hold before this attempt),
 -- pgrant and pnumber (what the counter said before the confirm, for an abort to restore).
@@ -10,14 +10,16 @@ local MAX = 9007199254740991 -- 2^53-1: up to here a double is exact
 -- tostring would print 1e+14.
 local function text(n) return string.format('%.0f', n) end
 
--- A node is fit if its marker was written for this longest TTL, and for this run of the
--- server or as durable. Any other node has lost, or may have lost, what it granted.
-local function fit()
-  local marker = redis.call('GET', KEYS[1])
-  if not marker then return false end
-  if marker == 'durable:' .. ARGV[1] then return true end
-  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-  return run ~= nil and marker == run .. ':' .. ARGV[1]
+-- A node is fit if its marker was written for these terms, and for this run of the server
+-- or as durable. Any other node has lost, or may have lost, what it granted, or belongs to
+-- a cluster in which other numbers of nodes are a majority. Returns nil, or what to answer:
+-- {'quarantine', run id, marker}.
+local function unfit()
+  local marker = redis.call('GET', KEYS[1]) or ''
+  if marker == 'durable:' .. ARGV[1] then return nil end
+  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+  if run ~= '' and marker == run .. ':' .. ARGV[1] then return nil end
+  return {'quarantine', run, marker}
 end
 
 -- Returns the lock, or nil. Where the server's clock has jumped back the expiry lies further

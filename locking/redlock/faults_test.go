@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -27,16 +28,11 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		kind := ""
-		switch args := cmd.Args(); {
-		case cmd.Name() != "evalsha":
-		case len(args) == 13:
-			kind = "grant"
-		case len(args) == 10 && args[2] == 3:
-			kind = "confirm"
-		case len(args) == 10 && args[2] == 4:
-			kind = "abort"
+		var words []string
+		for _, arg := range cmd.Args() {
+			words = append(words, fmt.Sprint(arg))
 		}
+		kind := kindOf(words)
 		// A straggler is sent when its caller has long gone.
 		err := h.around(kind, func() error { return next(context.WithoutCancel(ctx), cmd) })
 		if err != nil {
@@ -60,8 +56,15 @@ func first(kind string, fn func()) *hook {
 // known makes the servers know the scripts, so that each call is one command.
 func known(t *testing.T, b *redlock.Backend) {
 	t.Helper()
-	release(t, b, must(t, b, request("known")).Token)
+	knownFor(t, b, 30*time.Second)
+}
+
+func knownFor(t *testing.T, b *redlock.Backend, ttl time.Duration) {
+	t.Helper()
 	r := request("known")
+	r.TTL = ttl
+	release(t, b, must(t, b, r).Token)
+	r.Grant = fencing.NewGrant()
 	h := must(t, b, r)
 	r.Floor = h.Token.Number
 	release(t, b, must(t, b, r).Token)

@@ -1,8 +1,11 @@
--- Returns {'granted', ctr, left ms} or {'mine', number, left ms} or {'held', number, label, left ms} or {'lost'} or {'ended'} or {'exhausted'} or {'quarantine'}; KEYS: marker, lock, counter, tombstone; ARGV: longest ttl ms, grant, attempt, label, ttl ms, floor.
--- It is the first phase. The counter is written before the lock: a script that is stopped between wastes a number.
+-- Returns {'granted', ctr} or {'mine', number, left ms} or {'held', number, label, left ms} or {'lost'} or {'ended'} or {'exhausted'} or {'quarantine', run id, marker}; KEYS: marker, lock, counter, tombstone; ARGV: terms, grant, attempt, label, window ms, floor.
+-- It is the first phase. What it grants lasts for the window only, until the confirm gives it the TTL: so nobody who
+-- dies between leaves a lock behind for long. The counter is written before the lock: a script that is stopped between
+-- wastes a number.
 
-if not fit() then return {'quarantine'} end
-local grant, attempt, label, ttl, floor = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local out = unfit()
+if out then return out end
+local grant, attempt, label, window, floor = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 -- The attempt was given up before this request arrived.
 if redis.call('EXISTS', KEYS[4]) == 1 then return {'ended'} end
 local h = lock()
@@ -19,14 +22,14 @@ redis.call('HSET', KEYS[3], 'ctr', text(ctr))
 if h and h.number > 0 then
   -- A re-issue: the hold keeps its number until the confirm, and its expiry.
   redis.call('HSET', KEYS[2], 'attempt', attempt, 'ctr', text(ctr), 'was', text(h.number))
-  return {'granted', text(ctr), text(h.left)}
+  return {'granted', text(ctr)}
 end
 redis.call('HSET', KEYS[2], 'attempt', attempt, 'ctr', text(ctr), 'grant', grant, 'number', '0',
-  'label', label, 'ttl', ttl, 'was', '0', 'pgrant', '', 'pnumber', '0')
+  'label', label, 'ttl', window, 'was', '0', 'pgrant', '', 'pnumber', '0')
 -- There is no lock without expiry, not even where PEXPIRE is forbidden.
-local set = redis.pcall('PEXPIRE', KEYS[2], ttl)
+local set = redis.pcall('PEXPIRE', KEYS[2], window)
 if type(set) == 'table' then
   redis.call('DEL', KEYS[2])
   return set
 end
-return {'granted', text(ctr), ttl}
+return {'granted', text(ctr)}

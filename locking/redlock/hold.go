@@ -27,7 +27,7 @@ func (b *Backend) Renew(ctx context.Context, ttl time.Duration, held []fencing.T
 		}
 	}
 	sent := time.Now()
-	replies := b.askEach(ctx, renew, func(int) []redisx.Call { return calls })
+	replies := b.askFit(ctx, renew, func(int) []redisx.Call { return calls })
 	late := time.Since(sent) >= ttl-b.drift(ttl)
 	for k, i := range asked {
 		one := make([]redisx.Reply, len(b.nodes))

@@ -56,15 +56,17 @@ func (c *cluster) ready(t *testing.T, o redlock.Options) *redlock.Backend {
 	t.Helper()
 	patientOptions := o
 	patientOptions.NodeTimeout = patient
-	if err := c.backend(t, patientOptions).Init(t.Context()); err != nil {
+	if err := c.backend(t, patientOptions).Init(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return c.backend(t, o)
 }
 
-func connect(s *testenv.Redis) *redis.Client {
+func connect(s *testenv.Redis) *redis.Client { return dial(s.Addr()) }
+
+func dial(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, PoolSize: 4,
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, PoolSize: 4,
 	})
 }
 

@@ -1,4 +1,4 @@
--- Returns {'marked'}, or {'changed'} if the server was restarted or emptied meanwhile; KEYS: marker, nonce; ARGV: longest ttl ms, run id, nonce, marker.
+-- Returns {'marked'}, or {'changed'} if the server was restarted or emptied meanwhile; KEYS: marker, nonce; ARGV: terms, run id, nonce, marker.
 
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 if run ~= ARGV[2] or redis.call('GET', KEYS[2]) ~= ARGV[3] then return {'changed'} end

@@ -1,11 +1,6 @@
 package redlock_test
 
-import (
-	"fmt"
-	"os"
-	"strings"
-	"testing"
-)
+import "fmt"
 
 // An explicit-state model of the protocol over three nodes, explored breadth first: every
 // interleaving of every step, up to the symmetry of the nodes. Requests are handled at any
@@ -29,6 +24,7 @@ type rules struct {
 	admit  bool // it is admitted again, with counters from its peers
 	wait   bool // ... after the locks that its peers had at the loss are gone
 	peers  int8 // ... and with the counters of so many peers
+	bar    bool // ... and what a peer granted before it gave its counter is not confirmed any more
 	duplic int8 // how many grant requests are delivered a second time
 }
 
@@ -105,11 +101,39 @@ func (s state) sorted() state {
 	return s
 }
 
+// step is what happens between two states, so that it can be played to the real code.
+type step struct {
+	kind event
+	a, n int // attempt and node, where one is concerned
+	set  int // of nodes, where some are
+	text string
+}
+
+type event int
+
+const (
+	begins      event = iota
+	grants            // a node handles the attempt's grant request, for good or bad
+	grantsTwice       // ... a second time
+	chooses           // the attempt goes on with a set of nodes
+	confirmsAt        // a node handles the confirm
+	lockEnds          // on a node
+	forgets           // a node loses its data
+	takes             // a node that is to be admitted takes a peer's counter
+	admits            // a node is back
+	succeedsAt
+)
+
 // explorer calls add with each successor.
 type explorer struct {
 	rules
 	attempts int
-	add      func(s state, step func() string, violation string)
+	add      func(s state, what func() step, violation string)
+}
+
+// said is a step with its text.
+func said(kind event, a, n, set int, format string, args ...any) func() step {
+	return func() step { return step{kind, a, n, set, fmt.Sprintf(format, args...)} }
 }
 
 func (e *explorer) successors(s *state) {
@@ -121,7 +145,7 @@ func (e *explorer) successors(s *state) {
 		case 0:
 			t := *s
 			t.at[a].phase, t.at[a].floor = 1, s.complete
-			e.add(t, func() string { return fmt.Sprintf("a%d begins", a+1) }, "")
+			e.add(t, said(begins, a, 0, 0, "a%d begins", a+1), "")
 			continue
 		case 1:
 			e.choose(s, a)
@@ -139,7 +163,7 @@ func (e *explorer) faults(s *state, n int) {
 	if c.owner != 0 && !c.down {
 		t := *s
 		t.cols[n].owner = 0
-		e.add(t, func() string { return fmt.Sprintf("the lock of a%d ends on a node", c.owner&7) }, "")
+		e.add(t, said(lockEnds, 0, n, 0, "the lock of a%d ends on a node", c.owner&7), "")
 	}
 	if s.loss > 0 && !c.down {
 		t := *s
@@ -152,7 +176,7 @@ func (e *explorer) faults(s *state, n int) {
 				t.cols[k].wait = s.cols[k].owner
 			}
 		}
-		e.add(t, func() string { return fmt.Sprintf("a node with counter %d loses its data", c.ctr) }, "")
+		e.add(t, said(forgets, 0, n, 0, "a node with counter %d loses its data", c.ctr), "")
 	}
 	if !c.down || !e.admit {
 		return
@@ -167,14 +191,17 @@ func (e *explorer) faults(s *state, n int) {
 	if read >= e.peers {
 		t := *s
 		t.cols[n] = column{ctr: s.seed, p1: c.p1, p2: c.p2}
-		e.add(t, func() string { return fmt.Sprintf("the node is admitted with counter %d", s.seed) }, "")
+		e.add(t, said(admits, 0, n, 0, "the node is admitted with counter %d", s.seed), "")
 		return
 	}
 	for k, p := range s.cols {
 		if k != n && !p.down && !p.read {
 			t := *s
 			t.cols[k].read, t.seed = true, max(s.seed, p.ctr)
-			e.add(t, func() string { return fmt.Sprintf("the node takes a peer's counter %d", p.ctr) }, "")
+			if e.bar {
+				t.cols[k].owner = 0
+			}
+			e.add(t, said(takes, 0, n, 0, "the node takes a peer's counter %d", p.ctr), "")
 		}
 	}
 }
@@ -193,14 +220,14 @@ func (e *explorer) grant(s *state, a, n int) {
 			if e.exact {
 				t.cols[n].owner += 8
 			}
-			e.add(t, func() string { return fmt.Sprintf("a%d's grant arrives again, counter %d", a+1, c.ctr+1) }, "")
+			e.add(t, said(grantsTwice, a, n, 0, "a%d's grant arrives again, counter %d", a+1, c.ctr+1), "")
 		}
 		return
 	}
 	t := *s
 	if c.owner != 0 {
 		t.cols[n].p1[a] = over
-		e.add(t, func() string { return fmt.Sprintf("a%d is refused by a node", a+1) }, "")
+		e.add(t, said(grants, a, n, 0, "a%d is refused by a node", a+1), "")
 		return
 	}
 	t.cols[n].owner = int8(a + 1)
@@ -209,7 +236,7 @@ func (e *explorer) grant(s *state, a, n int) {
 	if s.at[a].phase == 1 {
 		t.cols[n].p1[a] = granted + t.cols[n].ctr
 	}
-	e.add(t, func() string { return fmt.Sprintf("a%d is granted, counter %d", a+1, c.ctr+1) }, "")
+	e.add(t, said(grants, a, n, 0, "a%d is granted, counter %d", a+1, c.ctr+1), "")
 }
 
 // choose lets the client go on with any majority of what was granted.
@@ -241,10 +268,10 @@ func (e *explorer) choose(s *state, a int) {
 			}
 		}
 		if !e.confirm {
-			e.succeed(t, a)
+			e.succeed(t, a, set)
 			continue
 		}
-		e.add(t, func() string { return fmt.Sprintf("a%d has a majority for number %d", a+1, number) }, "")
+		e.add(t, said(chooses, a, 0, set, "a%d has a majority for number %d", a+1, number), "")
 	}
 }
 
@@ -261,20 +288,20 @@ func (e *explorer) confirms(s *state, a int) {
 		if e.check && c.owner != int8(a+1) {
 			if e.onlyS {
 				t.cols[n].p2[a] = overlooked
-				e.add(t, func() string { return fmt.Sprintf("a%d's confirm is refused", a+1) }, "")
+				e.add(t, said(confirmsAt, a, n, 0, "a%d's confirm is refused", a+1), "")
 			}
 			continue // else the grant may still come, and the confirm after it
 		}
 		t.cols[n].p2[a] = acked
 		t.cols[n].ctr = max(c.ctr, x.number)
-		e.add(t, func() string { return fmt.Sprintf("a%d's %d is confirmed, counter was %d", a+1, x.number, c.ctr) }, "")
+		e.add(t, said(confirmsAt, a, n, 0, "a%d's %d is confirmed, counter was %d", a+1, x.number, c.ctr), "")
 	}
 	if acks >= majority {
-		e.succeed(*s, a)
+		e.succeed(*s, a, 0)
 	}
 }
 
-func (e *explorer) succeed(t state, a int) {
+func (e *explorer) succeed(t state, a, set int) {
 	x := &t.at[a]
 	bad := ""
 	if number := x.number; t.issued&(1<<number) != 0 {
@@ -289,11 +316,10 @@ func (e *explorer) succeed(t state, a int) {
 	for n := range nodes {
 		t.cols[n].p2[a] = overlooked
 	}
-	e.add(t, func() string { return fmt.Sprintf("a%d SUCCEEDS with %d", a+1, number) }, bad)
+	e.add(t, said(succeedsAt, a, 0, set, "a%d SUCCEEDS with %d", a+1, number), bad)
 }
 
-// explore returns how many states there are and the shortest way to a violation, if any.
-func explore(r rules, attempts int, highest int8) (states int, trace []string) {
+func explore(r rules, attempts int, highest int8) found {
 	var queue []state
 	var parents []int32
 	seen := map[state]struct{}{}
@@ -319,75 +345,51 @@ func explore(r rules, attempts int, highest int8) (states int, trace []string) {
 	}
 	e := &explorer{rules: r, attempts: attempts}
 	for i := int32(0); int(i) < len(queue); i++ {
-		var last string
-		e.add = func(s state, step func() string, violation string) {
-			if violation != "" && last == "" {
-				last = step() + ": " + violation
-			}
+		broken := false
+		e.add = func(s state, _ func() step, violation string) {
+			broken = broken || violation != ""
 			push(s, i)
 		}
 		s := queue[i]
 		e.successors(&s)
-		if last == "" {
-			continue
+		if broken {
+			start, trace := e.way(queue, parents, i)
+			return found{len(queue), start, trace}
 		}
-		trace = []string{last}
-		for k := i; parents[k] >= 0; k = parents[k] {
-			before, after, found := queue[parents[k]], queue[k], ""
-			e.add = func(s state, step func() string, _ string) {
-				if s.sorted() == after {
-					found = step()
-				}
-			}
-			e.successors(&before)
-			trace = append([]string{found}, trace...)
-		}
-		return len(queue), trace
 	}
-	return len(queue), nil
+	return found{states: len(queue)}
 }
 
-// TestModel explores small bounds; with FENCEGATE_MODEL=large, larger ones for some minutes.
-func TestModel(t *testing.T) {
-	t.Parallel()
-	large := os.Getenv("FENCEGATE_MODEL") == "large"
-	ours := rules{confirm: true, check: true, onlyS: true, exact: true}
-	with := func(change func(*rules)) rules {
-		r := ours
-		change(&r)
-		return r
+// way is the way to the state queue[last], from which a step is a violation. The states of
+// the queue have their nodes in order; in a way each node keeps its place.
+func (e *explorer) way(queue []state, parents []int32, last int32) (start state, trace []step) {
+	var chain []state
+	for k := last; k >= 0; k = parents[k] {
+		chain = append([]state{queue[k]}, chain...)
 	}
-	for _, c := range []struct {
-		name    string
-		rules   rules
-		highest int8
-		broken  bool
-		large   bool
-	}{
-		{name: "ours", rules: ours, highest: 1},
-		{name: "ours, a node lost for good", rules: with(func(r *rules) { r.loss = 1 })},
-		{name: "no confirm", rules: with(func(r *rules) { r.confirm = false }), broken: true, highest: 1},
-		{name: "confirm without checking the lock", rules: with(func(r *rules) { r.check = false }), broken: true, highest: 1},
-		{name: "late grants count", rules: with(func(r *rules) { r.onlyS = false }), broken: true, highest: 1},
-		{name: "back empty", rules: with(func(r *rules) { r.loss, r.back = 1, true }), broken: true, highest: 1},
-		{name: "ours, larger", rules: ours, highest: 2, large: true},
-		{name: "ours, a request twice", rules: with(func(r *rules) { r.duplic = 1 }), highest: 1, large: true},
-		{name: "ours, admitted", rules: with(func(r *rules) { r.loss, r.admit, r.wait, r.peers = 1, true, true, 2 }), highest: 1, large: true},
-		{name: "a request twice, any granting", rules: with(func(r *rules) { r.duplic, r.exact = 1, false }), highest: 1, broken: true, large: true},
-		{name: "admitted without counters", rules: with(func(r *rules) { r.loss, r.admit, r.wait = 1, true, true }), highest: 1, broken: true, large: true},
-		{name: "admitted at once", rules: with(func(r *rules) { r.loss, r.admit, r.peers = 1, true, 2 }), highest: 1, broken: true, large: true},
-		{name: "admitted with one peer", rules: with(func(r *rules) { r.loss, r.admit, r.wait, r.peers = 1, true, true, 1 }), highest: 1, broken: true, large: true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			if c.large && !large {
-				t.Skip("FENCEGATE_MODEL=large runs it")
+	start = chain[0]
+	now := start
+	for _, next := range chain[1:] {
+		var found *step
+		var then state
+		e.add = func(s state, what func() step, _ string) {
+			if found == nil && s.sorted() == next {
+				st := what()
+				found, then = &st, s
 			}
-			states, trace := explore(c.rules, 2, c.highest)
-			t.Logf("%d states\n%s", states, strings.Join(trace, "\n"))
-			if got := trace != nil; got != c.broken {
-				t.Errorf("a violation was found: %v, want %v", got, c.broken)
-			}
-		})
+		}
+		e.successors(&now)
+		trace, now = append(trace, *found), then
 	}
+	done := false
+	e.add = func(_ state, what func() step, violation string) {
+		if violation != "" && !done {
+			done = true
+			st := what()
+			st.text += ": " + violation
+			trace = append(trace, st)
+		}
+	}
+	e.successors(&now)
+	return start, trace
 }

@@ -1,4 +1,5 @@
--- Returns {'ok' | 'quarantine', run id, marker}; KEYS: marker; ARGV: longest ttl ms.
+-- Returns {'ok' | 'quarantine', run id, marker}; KEYS: marker; ARGV: terms.
 
-local state = fit() and 'ok' or 'quarantine'
-return {state, string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '', redis.call('GET', KEYS[1]) or ''}
+local out = unfit()
+if out then return out end
+return {'ok', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '', redis.call('GET', KEYS[1])}

@@ -1,6 +1,7 @@
--- Returns {'held'} if the hold lasts for at least ttl now, {'lost'} if there is no such hold, or {'quarantine'}; KEYS: marker, lock, counter; ARGV: longest ttl ms, number, grant, ttl ms.
+-- Returns {'held'} if the hold lasts for at least ttl now, {'lost'} if there is no such hold, or {'quarantine', run id, marker}; KEYS: marker, lock, counter; ARGV: terms, number, grant, ttl ms.
 
-if not fit() then return {'quarantine'} end
+local out = unfit()
+if out then return out end
 local h = lock()
 if not h or h.number ~= tonumber(ARGV[2]) or h.grant ~= ARGV[3] then return {'lost'} end
 local ttl = tonumber(ARGV[4])

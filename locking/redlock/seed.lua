@@ -1,4 +1,4 @@
--- Returns {'seeded'}; KEYS: marker, lock, counter; ARGV: longest ttl ms, ctr, number, grant.
+-- Returns {'seeded'}; KEYS: marker, lock, counter; ARGV: terms, ctr, number, grant.
 -- The counter becomes the greater of its own and the given one.
 
 local c = redis.call('HMGET', KEYS[3], 'ctr', 'number')

@@ -35,7 +35,7 @@ func (b *Backend) statuses(ctx context.Context, resources []string) ([]locking.S
 	for i, name := range resources {
 		calls[i] = b.call(name)
 	}
-	replies := b.askEach(ctx, status, func(int) []redisx.Call { return calls })
+	replies := b.askFit(ctx, status, func(int) []redisx.Call { return calls })
 	list := make([]locking.Status, len(resources))
 	for k, name := range resources {
 		one := make([]redisx.Reply, len(b.nodes))
