@@ -11,10 +11,14 @@ import (
 // maxRounds bounds how often one Grant asks for a number: the first, and re-issues.
 const maxRounds = 3
 
+// errPanicked stands for the error of a grant that a panic ended.
+var errPanicked = errors.New("a panic ended the grant")
+
 // Grant implements [Issuer].
 func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
 	arrived := time.Now()
-	if r.Grant == "" {
+	brought := r.Grant != ""
+	if !brought {
 		r.Grant = fencing.NewGrant()
 	}
 	if err := r.Validate(); err != nil {
@@ -24,16 +28,39 @@ func (i *LocalIssuer) Grant(ctx context.Context, r Request) (Granted, error) {
 	if err != nil {
 		return Granted{}, err
 	}
-	defer leave()
-	p, err := i.lines.join(r)
-	if err != nil {
+	if r.Wait == 0 {
+		defer leave()
+		return i.grant(ctx, r, nil, arrived)
+	}
+	return i.waitForGrant(ctx, r, brought, arrived, leave)
+}
+
+// waitForGrant is Grant for a request that waits. leave ends the attempt.
+func (i *LocalIssuer) waitForGrant(ctx context.Context, r Request, brought bool, arrived time.Time, leave func()) (g Granted, err error) {
+	var p *place
+	err = errPanicked
+	defer func() {
+		late, isGone := i.lines.leave(p, err == nil)
+		if isGone {
+			return // whoever is handing the lock over cleans up, and ends the attempt
+		}
+		defer leave()
+		if err != nil && p != nil {
+			i.discard(ctx, p, late)
+		}
+	}()
+	if brought && i.lines.length(r.Resource) > 0 {
+		// It may be the holder, who lost a reply: then it must not stand in line behind
+		// those who wait for its own hold.
+		if g, err = i.grant(ctx, r, nil, arrived); !errors.Is(err, ErrHeld) || fencing.OutcomeOf(err) != fencing.Refused {
+			return g, err
+		}
+	}
+	if p, err = i.lines.join(r, leave); err != nil {
 		return Granted{}, err
 	}
-	g, err := i.grant(ctx, r, p, arrived)
-	late, mine := i.lines.leave(p, err == nil)
-	if err != nil && mine {
-		i.discard(ctx, p, late)
-	}
+	err = errPanicked
+	g, err = i.grant(ctx, r, p, arrived)
 	return g, err
 }
 

@@ -348,7 +348,7 @@ func TestWaitedEndsBeforeTheCall(t *testing.T) {
 func TestWaiterLooksWhenTheTimeIsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		i := newIssuer(t, memlock.New(), &locking.IssuerOptions{Poll: 2 * time.Second})
+		i := newIssuer(t, memlock.New(), &locking.IssuerOptions{Poll: time.Second})
 		r := request()
 		r.TTL = 40 * time.Second
 		if _, err := i.Grant(t.Context(), r); err != nil {

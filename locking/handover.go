@@ -79,36 +79,68 @@ func (l *lines) successor(resource string) *place {
 	return p
 }
 
-// transfer hands t's lock to the request at p.
+// transfer hands t's lock to the request at p. Its time is bounded: p waits for it.
 func (i *LocalIssuer) transfer(ctx context.Context, t fencing.Token, p *place) (freed bool, err error) {
+	h := handover{err: fencing.AsUnknown(errPanicked)}
+	delivered := false
+	defer func() {
+		if !delivered { // something panicked
+			i.deliver(ctx, p, h)
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, i.o.Cleanup)
+	defer cancel()
 	sent := time.Now()
-	hold, err := i.transferrer.Transfer(ctx, t, p.r)
+	hold, err := i.transferrer.Transfer(limited, t, p.r)
 	switch {
 	case err == nil:
-		i.deliver(ctx, p, handover{hold: hold, sent: sent})
-		return true, nil
+		h = handover{hold: hold, sent: sent}
 	case fencing.OutcomeOf(err) == fencing.Unknown:
-		i.deliver(ctx, p, handover{err: err})
-		return false, err
+		h = handover{err: fencing.AsUnknown(errHandOver)} // the releaser's own reasons are not p's
+	default:
+		h = handover{}
 	}
-	i.deliver(ctx, p, handover{})
-	if errors.Is(err, ErrLost) {
+	delivered = true
+	i.deliver(ctx, p, h)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, ErrLost):
 		return false, nil
+	case fencing.OutcomeOf(err) == fencing.Unknown:
+		return false, err
 	}
 	return i.release(ctx, t) // nothing has happened yet
 }
 
-// deliver gives h to whoever waits at p. If nobody does any more, deliver cleans up.
+// errHandOver is what the next one learns of a hand-over whose reply was lost.
+var errHandOver = errors.New("the lock was being handed over, and the reply was lost")
+
+// deliver gives h to whoever waits at p. If nobody does any more, it is cleaned up, not on
+// the releaser's time.
 func (i *LocalIssuer) deliver(ctx context.Context, p *place, h handover) {
 	i.lines.mu.Lock()
-	nobody := p.state == gone
-	if !nobody {
+	defer i.lines.mu.Unlock()
+	if p.state != gone {
 		p.state = handed
 		p.given <- h // has room: who was handed something has taken it before it parks again
+		return
 	}
-	i.lines.mu.Unlock()
-	if nobody {
+	go func() {
+		defer p.end()
 		i.discard(ctx, p, h)
+	}()
+}
+
+// endRun says that the lock of a resource changed hands without a hand-over.
+func (l *lines) endRun(resource string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.m[resource]; n != nil {
+		n.run = run{}
+		if len(n.places) == 0 {
+			delete(l.m, resource)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func newHouse(t *testing.T, issuers int) *house {
 func (h *house) waits(name string, issuer int, hold time.Duration) {
 	h.wg.Go(func() {
 		r := request()
-		r.Wait = -1
+		r.Grant, r.Wait = "", -1
 		g, err := h.issuers[issuer].Grant(h.Context(), r)
 		if err != nil {
 			h.Errorf("%s: %v", name, err)
@@ -455,6 +455,7 @@ func TestLeavingAtTheSameInstant(t *testing.T) {
 				t.Fatalf("Release = %t, %v", freed, err)
 			}
 			wg.Wait()
+			synctest.Wait() // what was handed to those who left is given back
 			for range cap(results) {
 				if <-results == nil {
 					granted++

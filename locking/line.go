@@ -31,6 +31,7 @@ type place struct {
 	state posture       // of the head
 	given chan handover // holds one element when something was handed over
 
+	end    func()
 	joined bool // used by the waiter alone: the lock store may have a place for r
 }
 
@@ -46,12 +47,10 @@ const (
 )
 
 // join puts a request at the end of its resource's line, for as long as it lasts: a re-issue
-// keeps the place. It must leave. A request that does not wait gets nil.
-func (l *lines) join(r Request) (*place, error) {
-	if r.Wait == 0 {
-		return nil, nil
-	}
-	p := &place{r: r, turn: make(chan struct{}), wake: make(chan struct{}, 1), given: make(chan handover, 1)}
+// keeps the place. It must leave. end is called by whoever cleans up after a place that is
+// gone.
+func (l *lines) join(r Request, end func()) (*place, error) {
+	p := &place{r: r, end: end, turn: make(chan struct{}), wake: make(chan struct{}, 1), given: make(chan handover, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.m == nil {
@@ -75,9 +74,9 @@ func (l *lines) join(r Request) (*place, error) {
 
 // leave takes a place out of the line, wherever it stands; the next one becomes the head.
 // granted says that its request holds the lock now. late is what was handed over just
-// before, and mine is false where that is still under way: then whoever does it finds that
-// the place is gone, and cleans up. A nil place stands in no line.
-func (l *lines) leave(p *place, granted bool) (late handover, mine bool) {
+// before. If that is still under way the place is gone: whoever does it cleans up. A nil
+// place stands in no line.
+func (l *lines) leave(p *place, granted bool) (late handover, isGone bool) {
 	if p == nil {
 		return handover{}, false
 	}
@@ -95,11 +94,11 @@ func (l *lines) leave(p *place, granted bool) (late handover, mine bool) {
 	switch p.state {
 	case handing, gone:
 		p.state = gone
-		return handover{}, false
+		return handover{}, true
 	case handed:
-		return <-p.given, true
+		return <-p.given, false
 	}
-	return handover{}, true
+	return handover{}, false
 }
 
 // lead tells the first in a line that it is. Where a holder of this issuer may soon hand

@@ -12,10 +12,9 @@ import (
 // IssuerOptions tunes a [LocalIssuer]. The zero value is the default.
 type IssuerOptions struct {
 	// Poll is the longest time between two looks at a held lock, 1 ms to 1 min, and to
-	// 2 s over a lock store that keeps a line ([Waiter]). A release through the same
+	// 1 s (LookEvery) over a lock store that keeps a line ([Waiter]). A release through the same
 	// issuer wakes the next waiter at once, and one elsewhere does where the lock store
-	// sends word; else it is seen by looking. Default: 100 ms, with a line 1 s
-	// (LookEvery).
+	// sends word; else it is seen by looking. Default: 100 ms, with a line 1 s.
 	Poll time.Duration
 	// MaxWaiters is how many may wait for one resource here, 1 or more; who comes then
 	// gets ErrTooManyWaiters. Default: 10,000.
@@ -62,7 +61,7 @@ func NewIssuer(b Backend, fences []fencing.Fence, o *IssuerOptions) (*LocalIssue
 	i.transferrer, _ = b.(Transferrer)
 	longest := time.Minute
 	if i.waiter != nil {
-		longest = PlaceTTL * 2 / 5 // so that one look may fail, and the next keeps the place
+		longest = LookEvery
 	}
 	if i.o.Poll == 0 {
 		i.o.Poll = 100 * time.Millisecond
@@ -198,6 +197,7 @@ func (i *LocalIssuer) Evict(ctx context.Context, resource string, number int64, 
 			err = fencing.AsPartial(err)
 		}
 	}
+	i.lines.endRun(resource)
 	i.lines.wake(resource)
 	e := i.event(fencing.EventEvicted, t, start, err)
 	if err == nil {

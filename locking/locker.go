@@ -137,7 +137,7 @@ func (l *Locker) acquire(ctx context.Context, resource string, wait time.Duratio
 	}
 	sent := l.s.now() // trust counts from before the request: it may take long to arrive
 	g, err := l.i.Grant(ctx, Request{
-		Resource: resource, Grant: fencing.NewGrant(), Label: l.o.Label, TTL: l.o.TTL, Wait: wait,
+		Resource: resource, Label: l.o.Label, TTL: l.o.TTL, Wait: wait,
 	})
 	if err != nil {
 		return nil, err

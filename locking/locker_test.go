@@ -75,7 +75,7 @@ func TestWorkLongerThanTheTTL(t *testing.T) {
 func TestRenewalHangs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, d *desk, l *locking.Locker) {
-		d.lock.On("Renew", lockingtest.Hang)
+		d.lock.On("Renew", lockingtest.Hang, lockingtest.Hang, lockingtest.Hang, lockingtest.Hang, lockingtest.Hang, lockingtest.Hang)
 		lease := acquire(t, l)
 		deadline := lease.Deadline()
 		<-lease.Context().Done()

@@ -157,10 +157,14 @@ func (l *Locker) renew(b *batch) {
 	b.sent, b.cancel, b.done = sent, cancel, make(chan struct{})
 	s.mu.Unlock()
 
-	// The call lasts as long as it can help anybody. Whose own deadline is earlier is ended
-	// by the scheduler, whatever becomes of the call. After its TTL an answer is worth
-	// nothing.
-	ctx, stop := context.WithTimeout(ctx, min(limit-sent, b.ttl))
+	// The call lasts for half of the time in which it can help anybody, so that one which
+	// hangs leaves time for another. Whose own deadline is earlier is ended by the scheduler,
+	// whatever becomes of the call. After its TTL an answer is worth nothing.
+	last := min(limit-sent, b.ttl)
+	if last > 2*MinTTL {
+		last /= 2
+	}
+	ctx, stop := context.WithTimeout(ctx, last)
 	defer stop()
 	verdicts := l.i.Renew(ctx, b.ttl, tokens)
 

@@ -82,7 +82,7 @@ func TestFailedBatchIsRepeated(t *testing.T) {
 }
 
 // TestHangingBatchDelaysNobodyElse: some calls of a round hang until their context ends, more
-// than are sent at once. Their leases are lost, each at its deadline; the others are renewed.
+// than are sent at once, and their repeats fail. Their leases are lost, each at its deadline; the others are renewed.
 func TestHangingBatchDelaysNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,14 +92,20 @@ func TestHangingBatchDelaysNobodyElse(t *testing.T) {
 		var mu sync.Mutex
 		doomed := map[string]bool{}
 		i.renew = func(ctx context.Context, call int, _ time.Duration, held []fencing.Token) []error {
-			if call > hanging {
-				return verdicts(held, nil)
-			}
 			mu.Lock()
-			for _, tok := range held {
-				doomed[tok.Resource] = true
+			all := verdicts(held, nil)
+			for k, tok := range held {
+				if call <= hanging {
+					doomed[tok.Resource] = true
+				}
+				if doomed[tok.Resource] {
+					all[k] = errDown
+				}
 			}
 			mu.Unlock()
+			if call > hanging {
+				return all
+			}
 			<-ctx.Done()
 			return verdicts(held, fencing.AsUnknown(ctx.Err()))
 		}

@@ -31,10 +31,11 @@ func (i *LocalIssuer) acquire(ctx context.Context, r Request, p *place, arrived 
 		case <-waiting.Done():
 		}
 	}
-	rest := i.lines.takeTurn(p, r)
-	if rest == 0 && !p.first() {
+	rest, first := i.lines.takeTurn(p, r)
+	if !first {
 		return Hold{}, sent, notGranted(ctx, err)
 	}
+	asked := false
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, i.o.Poll) {
 		if rest > 0 {
 			switch given := i.park(ctx, waiting, p, rest); {
@@ -42,10 +43,11 @@ func (i *LocalIssuer) acquire(ctx context.Context, r Request, p *place, arrived 
 				return Hold{}, sent, given.err
 			case given.hold.Token.Number > 0:
 				return given.hold, given.sent, nil
-			case waiting.Err() != nil:
+			case waiting.Err() != nil && (asked || ctx.Err() != nil):
 				return Hold{}, sent, notGranted(ctx, err)
 			}
 		}
+		asked = true
 		sent = time.Now()
 		h, err = i.ask(ctx, r, p)
 		held, ok := errors.AsType[*HeldError](err)
@@ -71,14 +73,14 @@ func (i *LocalIssuer) ask(ctx context.Context, r Request, p *place) (Hold, error
 
 // takeTurn is called at the head of the line, or when the waiting is over. It returns how
 // long to wait for a hand-over before looking.
-func (l *lines) takeTurn(p *place, r Request) (rest time.Duration) {
+func (l *lines) takeTurn(p *place, r Request) (rest time.Duration, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.state == asking {
 		p.r = r // with the floor of this round
-		return 0
+		return 0, p.first()
 	}
-	return patience
+	return patience, true
 }
 
 // park waits at the head of the line until something is handed over, or it is time to

@@ -1,16 +1,15 @@
 package redisx
 
+import "time"
+
+// SetPatience sets how long a round trip counts before it is taken to hang.
+func (s *Sender) SetPatience(d time.Duration) { s.patience = d }
+
 // Waiting returns how many calls have not been sent.
 func (s *Sender) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for _, it := range s.queue {
-		if it.ctx != nil || !it.sent {
-			n++
-		}
-	}
-	return n
+	return len(s.queue)
 }
 
 // Trips returns how many round trips are under way.

@@ -2,6 +2,7 @@ package redisx
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,11 +15,16 @@ import (
 // round trips are under way, calls gather, and the next round trip takes all of them.
 // Where few calls run at once each is sent by itself, on its caller's goroutine, at no cost.
 //
+// Over a Redis Cluster each call is sent by itself: a pipeline there waits for its slowest
+// server, and callers of the others with it.
+//
 // A caller whose context ends before its call was sent is told that it failed; the call will
 // never be sent. After that the outcome is unknown. A Sender has a goroutine only while a
 // pipeline is under way.
 type Sender struct {
-	client redis.UniversalClient
+	client   redis.UniversalClient
+	alone    bool // no pipelines
+	patience time.Duration
 
 	mu    sync.Mutex // guards what follows; nothing blocks under it
 	trips int        // under way
@@ -27,8 +33,11 @@ type Sender struct {
 
 const (
 	// width is how many round trips of a Sender are under way at once: enough that one may
-	// hang for a while, and few enough that calls gather.
+	// be slow, and few enough that calls gather.
 	width = 3
+	// hanging is how long a round trip counts as one of these: what hangs must not keep the
+	// others from being sent.
+	hanging = 250 * time.Millisecond
 	// most is how many calls share a pipeline: the server does not stop for others in
 	// between its parts, and a reply that is lost leaves so many outcomes unknown.
 	most = 128
@@ -45,18 +54,23 @@ type sending struct {
 }
 
 // NewSender returns a Sender on a client.
-func NewSender(client redis.UniversalClient) *Sender { return &Sender{client: client} }
+func NewSender(client redis.UniversalClient) *Sender {
+	_, cluster := client.(*redis.ClusterClient)
+	return &Sender{client: client, alone: cluster, patience: hanging}
+}
 
 // Run is [Script.Run] that may share a pipeline.
 func (s *Sender) Run(ctx context.Context, script *Script, call Call) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fencing.AsFailed(err)
 	}
+	if s.alone {
+		return script.Run(ctx, s.client, call)
+	}
 	s.mu.Lock()
 	if s.trips < width {
-		s.trips++
+		defer s.begin()()
 		s.mu.Unlock()
-		defer s.next()
 		return script.Run(ctx, s.client, call)
 	}
 	it := &sending{ctx: ctx, script: script, call: call, done: make(chan struct{})}
@@ -83,8 +97,23 @@ func (s *Sender) withdraw(it *sending) ([]string, error) {
 	if !it.sent || it.script.reads {
 		err = fencing.AsFailed(it.ctx.Err())
 	}
-	it.ctx = nil // it is not to be sent, or not to be waited for
+	if !it.sent {
+		i := slices.Index(s.queue, it)
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
 	return nil, err
+}
+
+// begin counts a round trip until the function that it returns is called, or until it hangs.
+// Callers hold s.mu; those of the function do not.
+func (s *Sender) begin() (end func()) {
+	s.trips++
+	timer := time.AfterFunc(s.patience, s.next)
+	return func() {
+		if timer.Stop() {
+			s.next()
+		}
+	}
 }
 
 // next ends a round trip, and begins the next one with what has gathered.
@@ -92,29 +121,25 @@ func (s *Sender) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trips--
-	var batch []*sending
-	n := 0
-	for _, it := range s.queue {
-		if len(batch) == most {
-			break
-		}
-		n++
-		if it.ctx != nil {
-			it.sent = true
-			batch = append(batch, it)
-		}
+	if len(s.queue) == 0 {
+		return
 	}
+	n := min(len(s.queue), most)
+	batch := s.queue[:n:n]
 	s.queue = s.queue[n:]
-	if len(batch) > 0 {
-		s.trips++
-		go s.send(batch)
+	for _, it := range batch {
+		it.sent = true
 	}
+	end := s.begin()
+	go func() {
+		defer end()
+		s.send(batch)
+	}()
 }
 
 // send carries out a batch in one round trip.
 func (s *Sender) send(batch []*sending) {
-	defer s.next()
-	ctx, cancel := s.bound(batch)
+	ctx, cancel := bound(batch)
 	defer cancel()
 	all := make([]int, len(batch))
 	for i := range all {
@@ -143,14 +168,9 @@ func (s *Sender) send(batch []*sending) {
 
 // bound returns a context for a batch: no caller's may cut the others off, so it ends with
 // the last of them, if all have a deadline. Else the client's own timeouts are the bound.
-func (s *Sender) bound(batch []*sending) (context.Context, context.CancelFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func bound(batch []*sending) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range batch {
-		if it.ctx == nil {
-			continue // nobody waits for it
-		}
 		deadline, ok := it.ctx.Deadline()
 		if !ok {
 			return context.Background(), func() {}

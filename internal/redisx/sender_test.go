@@ -61,7 +61,9 @@ func sender(tb testing.TB, server *testenv.Redis) (*redisx.Sender, *redis.Client
 	tb.Cleanup(func() { _ = c.Close() })
 	h := &trips{}
 	c.AddHook(h)
-	return redisx.NewSender(c), c, h
+	s := redisx.NewSender(c)
+	s.SetPatience(time.Minute)
+	return s, c, h
 }
 
 func call(key string, args ...any) redisx.Call { return redisx.Call{Keys: []string{key}, Args: args} }
@@ -150,7 +152,7 @@ func TestSenderContexts(t *testing.T) {
 			result <- err
 		}()
 	}
-	testenv.Eventually(t, 10*time.Second, "two more wait", func() bool { return s.Waiting() == 3 })
+	testenv.Eventually(t, 10*time.Second, "two more wait", func() bool { return s.Waiting() == 2 })
 	h.gate.Unlock()
 	wg.Wait()
 	for range 2 {
@@ -161,6 +163,28 @@ func TestSenderContexts(t *testing.T) {
 	if n, err := c.Get(t.Context(), key).Int(); err != nil || n != 5 {
 		t.Errorf("%d calls were carried out, want 5; %v", n, err)
 	}
+}
+
+// TestSenderPassesWhatHangs: round trips that hang do not keep other calls from being sent.
+func TestSenderPassesWhatHangs(t *testing.T) {
+	t.Parallel()
+	s, _, h := sender(t, testenv.SharedRedis(t))
+	s.SetPatience(10 * time.Millisecond)
+	key := testenv.Unique(t, "hangs")
+	h.gate.Lock()
+	var wg sync.WaitGroup
+	const calls = 8
+	for range calls {
+		wg.Go(func() {
+			if _, err := s.Run(t.Context(), incr, call(key, "")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	testenv.Eventually(t, 10*time.Second, "all calls are under way", func() bool { return h.n.Load() > 3 && s.Waiting() == 0 })
+	h.gate.Unlock()
+	wg.Wait()
+	testenv.Eventually(t, 10*time.Second, "no round trip is counted", func() bool { return s.Trips() == 0 })
 }
 
 // TestSenderLosesReplies: a pipeline that is cut off leaves every outcome unknown, and the
