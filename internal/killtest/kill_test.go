@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(lockEnv) != "" {
 		if err := work(context.Background()); err != nil {
-			fmt.Println("fatal", err)
+			fmt.Println("0 fatal", err)
 		}
 		os.Exit(1)
 	}
@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	workers = 6
+	workers = 4
+	seats   = 2 // goroutines of each: they hand the lock over among themselves, too
 	// healed is how long after the last fault everybody must have been granted the lock: a
 	// dead holder's TTL, what dead waiters cost at most, everybody's turn, and the work of
 	// a busy machine.
@@ -75,6 +76,8 @@ type scene struct {
 	url   string // of the database
 	env   []string
 
+	readers sync.WaitGroup // one a process, until its last line is read
+
 	mu      sync.Mutex // guards what follows
 	all     []*worker
 	numbers map[int64]int // by number, the process that it was granted to
@@ -88,9 +91,14 @@ type scene struct {
 type worker struct {
 	cmd     *exec.Cmd
 	stopped bool
-	state   string    // the last line's first word
-	since   time.Time // of the state
-	grants  int
+	seats   [seats]seat
+}
+
+// seat is what a worker's goroutine has said.
+type seat struct {
+	state  string    // the last line's first word
+	since  time.Time // of the state
+	grants int
 }
 
 func newScene(t *testing.T, lock string) *scene {
@@ -118,7 +126,7 @@ func (s *scene) spawn() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	w := &worker{cmd: exec.Command(self), state: "new", since: time.Now()}
+	w := &worker{cmd: exec.Command(self)}
 	w.cmd.Env = s.env
 	out, err := w.cmd.StdoutPipe()
 	if err == nil {
@@ -130,27 +138,30 @@ func (s *scene) spawn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, w)
-	go func() {
+	s.readers.Go(func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			s.said(w, lines.Text())
 		}
 		_ = w.cmd.Wait()
-	}()
+	})
 }
 
 // said takes in a worker's line.
 func (s *scene) said(w *worker, line string) {
 	pid := w.cmd.Process.Pid
-	word, rest, _ := strings.Cut(line, " ")
+	number, rest, _ := strings.Cut(line, " ")
+	k, _ := strconv.Atoi(number)
+	word, rest, _ := strings.Cut(rest, " ")
 	n, _ := strconv.ParseInt(rest, 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = append(s.log, fmt.Sprint(time.Now().Format("05.000 "), pid, " ", line))
-	w.state, w.since = word, time.Now()
+	at := &w.seats[k]
+	at.state, at.since = word, time.Now()
 	switch word {
 	case "granted":
-		w.grants++
+		at.grants++
 		if other, twice := s.numbers[n]; twice {
 			s.Errorf("number %d was granted to process %d and to %d", n, other, pid)
 		}
@@ -170,19 +181,21 @@ func (s *scene) said(w *worker, line string) {
 	}
 }
 
-// pick returns a living worker, with the state if one has it, the one that has been in it
-// for longest.
+// pick returns a living worker: with a state the one with the goroutine that has been in it
+// for longest, if there is any.
 func (s *scene) pick(state string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(s.all), func(w *worker) bool { return state != "" && w.state != state })
-	if len(list) == 0 {
-		list = s.all
+	picked := s.all[rand.N(len(s.all))]
+	var since time.Time
+	for _, w := range s.all {
+		for _, at := range w.seats {
+			if at.state == state && (since.IsZero() || at.since.Before(since)) {
+				picked, since = w, at.since
+			}
+		}
 	}
-	if state == "" {
-		return list[rand.N(len(list))]
-	}
-	return slices.MinFunc(list, func(a, b *worker) int { return a.since.Compare(b.since) })
+	return picked
 }
 
 func (s *scene) kill(w *worker) {
@@ -243,16 +256,18 @@ func (s *scene) heal() {
 	start := time.Now()
 	s.mu.Lock()
 	s.log = append(s.log, start.Format("05.000 ")+"*** heal")
-	before := map[*worker]int{}
+	before := map[*seat]int{}
 	for _, w := range s.all {
-		before[w] = w.grants
+		for k := range w.seats {
+			before[&w.seats[k]] = w.seats[k].grants
+		}
 	}
 	s.mu.Unlock()
 	for {
 		missing := 0
 		s.mu.Lock()
-		for w, n := range before {
-			if w.grants == n {
+		for at, n := range before {
+			if at.grants == n {
 				missing++
 			}
 		}
@@ -279,6 +294,7 @@ func (s *scene) judge() {
 		_ = w.cmd.Process.Kill()
 	}
 	s.mu.Unlock()
+	s.readers.Wait()
 	final := s.final()
 	s.mu.Lock()
 	defer s.mu.Unlock()

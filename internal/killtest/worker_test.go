@@ -46,12 +46,21 @@ func work(ctx context.Context) error {
 	var store *storage.Store
 	for locker == nil { // the servers may be down just now
 		if locker, store, err = open(ctx, os.Getenv(lockEnv), client, pool); err != nil {
-			fmt.Printf("down %q\n", err)
+			fmt.Printf("0 down %q\n", err)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
+	for seat := range seats - 1 {
+		go sit(ctx, seat+1, locker, store)
+	}
+	sit(ctx, 0, locker, store)
+	return nil
+}
+
+// sit takes turns as one of the process's goroutines.
+func sit(ctx context.Context, seat int, locker *locking.Locker, store *storage.Store) {
 	for {
-		turn(ctx, locker, store)
+		turn(ctx, func(format string, args ...any) { fmt.Printf("%d "+format+"\n", append([]any{seat}, args...)...) }, locker, store)
 		time.Sleep(rand.N(5 * time.Millisecond))
 	}
 }
@@ -101,14 +110,14 @@ func open(ctx context.Context, name string, client *redis.Client, pool *pgxpool.
 	return locker, store, err
 }
 
-func turn(ctx context.Context, locker *locking.Locker, store *storage.Store) {
-	fmt.Println("wait")
+func turn(ctx context.Context, say func(string, ...any), locker *locking.Locker, store *storage.Store) {
+	say("wait")
 	lease, err := locker.Acquire(ctx, resource)
 	if err != nil {
-		fmt.Printf("error %q\n", err)
+		say("error %q", err)
 		return
 	}
-	fmt.Println("granted", lease.Token().Number)
+	say("granted %d", lease.Token().Number)
 	defer func() { _ = lease.Release(ctx) }()
 	ctx, cancel := context.WithTimeout(lease.Context(), 5*time.Second)
 	defer cancel()
@@ -118,7 +127,7 @@ func turn(ctx context.Context, locker *locking.Locker, store *storage.Store) {
 	case err == nil:
 		n, _ = storage.ParseCounter(rec.Value)
 	case !errors.Is(err, storage.ErrNotFound):
-		fmt.Printf("unread %q\n", err)
+		say("unread %q", err)
 		return
 	}
 	time.Sleep(rand.N(20 * time.Millisecond))
@@ -126,7 +135,7 @@ func turn(ctx context.Context, locker *locking.Locker, store *storage.Store) {
 	// refuse it.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	fmt.Println("writing", n+1)
+	say("writing %d", n+1)
 	_, err = store.Put(ctx, lease.Token(), record, storage.Counter(n+1))
-	fmt.Println(fencing.OutcomeOf(err), n+1)
+	say("%v %d", fencing.OutcomeOf(err), n+1)
 }
