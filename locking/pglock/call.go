@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,14 +26,9 @@ func (c caller) row(ctx context.Context, dest []any, sql string, args ...any) er
 
 // call runs one function in a transaction of its own, in one round trip.
 func (c caller) call(ctx context.Context, read func(pgx.Rows) error, sql string, args ...any) error {
-	return c.bounded(ctx, math.MaxInt64, read, sql, args...)
-}
-
-// bounded is call with a bound for the wait for one row.
-func (c caller) bounded(ctx context.Context, most time.Duration, read func(pgx.Rows) error, sql string, args ...any) error {
 	ctx, wait, cancel := pgtx.Deadline(ctx, c.timeout, c.timeout+c.timeout/10)
 	defer cancel()
-	return pgtx.Call(ctx, c.pool, pgtx.Limits{Wait: min(wait, most)}, read, sql, args...)
+	return pgtx.Call(ctx, c.pool, pgtx.Limits{Wait: wait}, read, sql, args...)
 }
 
 // reading is the context of a call that only reads.

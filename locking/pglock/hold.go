@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,11 +40,11 @@ func (b *Backend) attempt(ctx context.Context, r locking.Request, channel *strin
 	var remaining int64
 	t := fencing.Token{Resource: r.Resource, Grant: r.Grant}
 	var drawn bool
-	most := time.Duration(math.MaxInt64)
+	call := b.call
 	if channel != nil {
-		most = locking.LookEvery
+		call = b.wait
 	}
-	err = b.bounded(ctx, most, pgtx.Row(&verdict, &t.Number, &drawn, &label, &remaining),
+	err = call(ctx, pgtx.Row(&verdict, &t.Number, &drawn, &label, &remaining),
 		acquireSQL, r.Resource, r.Grant, r.Label, r.TTL.Milliseconds(), r.Floor, channel)
 	if err != nil {
 		return hold, "", err

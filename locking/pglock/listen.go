@@ -47,7 +47,8 @@ func newWord(open func(context.Context) (*pgx.Conn, error)) *word {
 	return w
 }
 
-// besides opens connections like those of the pool, outside of it.
+// besides opens connections like those of the pool, outside of it. A hook of the pool's for
+// notifications would get the word in our place.
 func besides(pool *pgxpool.Pool) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := pool.Config()
@@ -56,14 +57,17 @@ func besides(pool *pgxpool.Pool) func(context.Context) (*pgx.Conn, error) {
 				return nil, err
 			}
 		}
+		c.ConnConfig.OnNotification = nil
 		return pgx.ConnectConfig(ctx, c.ConnConfig)
 	}
 }
 
-// add registers a waiter, or its new wake. It opens nothing: most requests do not wait.
-func (w *word) add(r locking.Request, wake func()) {
+// add registers a waiter, or its new wake, and reports whether it is a new one. It opens
+// nothing: most requests do not wait.
+func (w *word) add(r locking.Request, wake func()) (added bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	added = w.wakes[r.Resource][r.Grant] == nil
 	if w.wakes[r.Resource] == nil {
 		w.wakes[r.Resource] = map[string]func(){}
 	}
@@ -71,6 +75,7 @@ func (w *word) add(r locking.Request, wake func()) {
 	if w.linger != nil {
 		w.linger.Stop()
 	}
+	return added
 }
 
 // remove returns when the waiter's wake has been called for the last time.

@@ -26,7 +26,10 @@
 //
 //   - Word of it comes by NOTIFY, on one connection beside the pool, which is there from when
 //     the first request had to wait until a second after the last. It names the resource and
-//     nothing else. Word that is lost costs no more than locking.LookEvery.
+//     nothing else. Word that is lost costs no more than locking.LookEvery. None is sent
+//     while the server's queue of notifications is half full or more, which fills when some
+//     session, of whatever program, listens and stays in a transaction: a full one would make
+//     releases fail. [Backend.Warnings] tells it.
 //
 // # What is not guaranteed
 //
@@ -35,7 +38,8 @@
 //
 // A single attempt waits for a row that another call is at work on only for some
 // milliseconds; then it says held, with nothing remaining. A renewal has failed then.
-// Neither is a loss. A request that waits does so for up to a second.
+// Neither is a loss. A request that waits does so for up to a second, whatever
+// statement_timeout and transaction_timeout its role has.
 //
 // Grant ids are secrets, and are sent as parameters of statements: a server that logs
 // parameters (log_parameter_max_length is not 0) writes them to its log.
@@ -93,8 +97,9 @@ type Options struct {
 
 	// Listen opens the connection on which those who wait get word, one at a time; the
 	// backend closes it. LISTEN does not pass a transaction pooler: where the pool goes
-	// through one, this must go to the server itself, or NoListen be set.
-	// Default: one like those of the pool, outside of it.
+	// through one, this must go to the server itself, or NoListen be set. It must not have
+	// an OnNotification, which would get the word in the backend's place.
+	// Default: one like those of the pool, outside of it, without its OnNotification.
 	Listen func(ctx context.Context) (*pgx.Conn, error)
 
 	// NoListen says that those who wait get no word and look, every locking.LookEvery.

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,7 +50,7 @@ const grace = 250 * time.Millisecond
 
 // touch has the server end the session only when it has not heard of it for d and grace.
 func (h *rowHold) touch(ctx context.Context, d time.Duration) error {
-	_, err := h.conn.Exec(ctx, rowTouchSQL, idle(d+grace))
+	_, err := h.conn.Exec(ctx, rowTouchSQL, milliseconds(d+grace))
 	return pgtx.Scrub(err)
 }
 
@@ -85,18 +86,19 @@ func (b *RowLocks) keep(ctx context.Context, h *rowHold, ttl time.Duration) erro
 	if u := at.Add(ttl); u.After(until) {
 		until = u
 	}
-	if err := h.touch(ctx, until.Sub(at)); err != nil {
+	err := h.touch(ctx, until.Sub(at))
+	h.expires = until // also where it failed: the server may have heard it
+	if err != nil {
 		_ = b.end(h)
 		return locking.ErrLost
 	}
-	h.expires = until
 	h.timer.Reset(time.Until(until))
 	return nil
 }
 
 // end ends h, once, and gives its connection back. The caller has its turn. An error says that
 // the connection does not answer: it is closed then, and the server frees the lock when it
-// notices, or has not heard of it for long enough.
+// notices, or has not heard of it for long enough; until then the grant is remembered.
 func (b *RowLocks) end(h *rowHold) error {
 	if h.ended {
 		return nil
@@ -114,10 +116,33 @@ func (b *RowLocks) end(h *rowHold) error {
 	defer cancel()
 	_, err := h.conn.Exec(ctx, "rollback")
 	if err != nil {
+		b.remember(h)
 		_ = h.conn.Conn().Close(ctx) // or else the pool would look at it again
 	}
 	h.conn.Release()
 	return err
+}
+
+// remember notes a hold that has ended here and maybe not at the server, for as long as that may
+// let it last: its grant would find it there as if it were another process's.
+func (b *RowLocks) remember(h *rowHold) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(b.ended, func(_ fencing.Token, until time.Time) bool { return until.Before(now) })
+	until := now.Add(locking.PushTTL) // of one that has not begun
+	if h.expires.After(until) {
+		until = h.expires
+	}
+	b.ended[fencing.Token{Resource: h.token.Resource, Grant: h.token.Grant}] = until.Add(grace + b.timeout)
+}
+
+// endedHere reports whether a hold of the grant is remembered.
+func (b *RowLocks) endedHere(resource, grant string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ended := b.ended[fencing.Token{Resource: resource, Grant: grant}]
+	return ended
 }
 
 // expire is called when h's time is up, if it was not renewed.

@@ -16,9 +16,9 @@ import (
 const rowSchemaVersion = 5
 
 // RowMaxStall is what [RowLocks.MaxStall] returns, 3 s. The session of a waiter that stands
-// still may come by the lock within locking.LookEvery, while the server's line lets it wait; the
-// server ends the session after locking.PushTTL, and the line of all others that stand still is
-// over by then.
+// still may come by the lock within locking.LookEvery: that bounds its whole statement, however
+// many locks of the server's line it waits for. The server ends the session locking.PushTTL
+// later at the latest, and the line of all others that stand still is over by then.
 const RowMaxStall = locking.PushTTL + locking.LookEvery
 
 // RowOptions tunes [RowLocks]. Nil and the zero value mean the defaults.
@@ -30,8 +30,8 @@ type RowOptions struct {
 
 // RowLocks is the second mode of this package: a lock is a row that a transaction has locked,
 // with SELECT ... FOR UPDATE, and a hold is that transaction, on a connection of its own. When
-// the connection drops, because the process was killed or the cable pulled, the server frees
-// the lock at once, and nobody waits for a TTL. It is safe for concurrent use.
+// the connection drops, because the process was killed, the server frees the lock at once, and
+// nobody waits for a TTL. It is safe for concurrent use.
 //
 // # Guarantees
 //
@@ -44,7 +44,8 @@ type RowOptions struct {
 //     that the resource has in the same database.
 //   - A hold ends when its TTL is over without a renewal, on this process' monotonic clock. The
 //     server ends the session when it has not heard of it for a quarter of a second longer: a
-//     process that stands still loses its locks, too.
+//     process that stands still loses its locks, too. Where the two cannot reach each other,
+//     that is also when others get a lock that was released or given up here before.
 //   - Renewing asks the hold's connection: one that has dropped is ErrLost, and not found out
 //     at the next commit.
 //   - It is never the caller's own transaction, which an early COMMIT would end. The caller has
@@ -53,7 +54,9 @@ type RowOptions struct {
 // # What is not guaranteed
 //
 // A hold belongs to the process that took it. Elsewhere its grant finds it, but its renewal
-// fails; its release and eviction end the session.
+// fails; its release and eviction end the session. If the hold ends by itself in that moment, its
+// connection may be ended just after, when the pool has it again or another hold does, which
+// is lost then.
 //
 // Requests that wait do so in the server's line, in the order in which they came, for a second
 // at a time; who is in line when the lock is freed has it. Each needs a connection meanwhile.
@@ -80,6 +83,7 @@ type RowLocks struct {
 	mu     sync.Mutex          // guards what follows; nothing blocks under it
 	holds  map[string]*rowHold // of this process, by resource
 	closed bool
+	ended  map[fencing.Token]time.Time // resource and grant of holds that may outlast their end here, and until when
 }
 
 var (
@@ -112,7 +116,7 @@ func NewRowLocks(ctx context.Context, pool, holders *pgxpool.Pool, o *RowOptions
 	if pool == holders {
 		return nil, &fencing.InvalidError{What: "pool of the holders", Allowed: "one of its own"}
 	}
-	return &RowLocks{caller: caller{pool, timeout}, holders: holders, holds: map[string]*rowHold{}}, nil
+	return &RowLocks{caller: caller{pool, timeout}, holders: holders, holds: map[string]*rowHold{}, ended: map[fencing.Token]time.Time{}}, nil
 }
 
 // Close ends all holds of this process and lets no new ones begin. The pools stay. The error

@@ -47,7 +47,7 @@ func closes(tb testing.TB, b *pglock.RowLocks) {
 func holder(tb testing.TB, owner *pgxpool.Pool, resource string) (pid int32) {
 	tb.Helper()
 	err := owner.QueryRow(tb.Context(), `select l.pid from fencegate.row_locks r
-		join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = r.xmax where r.resource = $1`, resource).Scan(&pid)
+		join pg_locks l on l.locktype = 'transactionid' and l.granted and l.mode = 'ExclusiveLock' and l.transactionid = r.xmax where r.resource = $1`, resource).Scan(&pid)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		tb.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,7 +89,7 @@ func (b *RowLocks) take(ctx context.Context, r locking.Request, wait time.Durati
 		}
 	}
 	conn.Release()
-	if err != nil && !pgtx.HasCode(err, pgtx.LockNotAvailable) {
+	if err != nil && (wait == 0 || !waitIsOver(err)) {
 		// There was no COMMIT, and there will be none.
 		return nil, fencing.AsFailed(pgtx.Scrub(err))
 	}
@@ -98,13 +97,18 @@ func (b *RowLocks) take(ctx context.Context, r locking.Request, wait time.Durati
 }
 
 // lockRow begins the transaction of a hold. Until the hold is known to be one, the server ends
-// the session after as long as a lock lasts that nobody has asked for yet.
+// the session after as long as a lock lasts that nobody has asked for yet. wait bounds the whole
+// statement: in the server's line it waits for more than one lock.
 func lockRow(ctx context.Context, conn *pgxpool.Conn, r locking.Request, wait time.Duration) (verdict, holder string, err error) {
 	batch := &pgx.Batch{}
 	pgtx.Begin(batch, pgtx.Limits{Idle: min(r.TTL, locking.PushTTL), Wait: wait})
+	patience(batch, wait)
 	batch.Queue(rowTakeSQL, r.Resource, wait > 0)
 	br := conn.SendBatch(ctx, batch)
 	if err = pgtx.Began(br); err == nil {
+		_, err = br.Exec()
+	}
+	if err == nil {
 		err = br.QueryRow().Scan(&verdict, &holder)
 	}
 	if closeErr := br.Close(); err == nil {
@@ -120,7 +124,7 @@ func (b *RowLocks) start(ctx context.Context, h *rowHold, r locking.Request) err
 	if err != nil {
 		return err
 	}
-	at := time.Now()
+	h.expires = time.Now().Add(r.TTL)
 	if err := h.touch(ctx, r.TTL); err != nil {
 		return fencing.AsFailed(errors.Join(errGone, err))
 	}
@@ -129,7 +133,6 @@ func (b *RowLocks) start(ctx context.Context, h *rowHold, r locking.Request) err
 		b.mu.Unlock()
 		return fencing.AsFailed(errEnded)
 	}
-	h.expires = at.Add(r.TTL)
 	h.timer = time.AfterFunc(time.Until(h.expires), func() { b.expire(h) })
 	stale := b.holds[r.Resource]
 	b.holds[r.Resource] = h
@@ -197,7 +200,8 @@ func (b *RowLocks) again(ctx context.Context, h *rowHold, r locking.Request) (lo
 	return locking.Hold{Token: h.token, Drawn: drawn, Remaining: time.Until(h.expires)}, nil
 }
 
-// heldBy tells who holds a lock. Where it is the grant itself, in another process, it is its hold.
+// heldBy tells who holds a lock. Where it is the grant itself, in another process, it is its
+// hold; in this one, the hold has ended and the server has not noticed.
 func (b *RowLocks) heldBy(ctx context.Context, r locking.Request) (locking.Hold, error) {
 	st, same, err := b.look(ctx, r.Resource, r.Grant)
 	switch {
@@ -207,14 +211,11 @@ func (b *RowLocks) heldBy(ctx context.Context, r locking.Request) (locking.Hold,
 		return locking.Hold{}, &locking.HeldError{Resource: r.Resource}
 	case !same:
 		return locking.Hold{}, &locking.HeldError{Resource: r.Resource, Number: st.Number, Label: st.Label, Remaining: st.Remaining}
+	case b.endedHere(r.Resource, r.Grant):
+		return locking.Hold{}, locking.ErrLost
 	case st.Number <= r.Floor:
 		return locking.Hold{}, fencing.AsFailed(errElsewhere)
 	}
 	t := fencing.Token{Resource: r.Resource, Number: st.Number, Grant: r.Grant}
 	return locking.Hold{Token: t, Remaining: st.Remaining}, nil
-}
-
-// idle writes a duration as the server reads it.
-func idle(d time.Duration) string {
-	return strconv.FormatInt(max(1, (d+time.Millisecond-1).Milliseconds()), 10) + "ms"
 }

@@ -19,6 +19,10 @@ var (
 	statusSQL string
 	//go:embed sql/list.sql
 	listSQL string
+	//go:embed sql/patience.sql
+	patienceSQL string
+	//go:embed sql/queue.sql
+	queueSQL string
 
 	//go:embed sql/row_take.sql
 	rowTakeSQL string

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
-	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/locking"
 )
 
@@ -21,7 +20,8 @@ func (*Backend) MaxStall() time.Duration { return MaxStall }
 
 // Join implements locking.Waiter, with a line in the database. A request that waits for
 // another call at work on the row does so for LookEvery at most, and then gets a *HeldError
-// that knows nothing, maybe without having a place.
+// that knows nothing, maybe without having a place. A Join that failed leaves what was
+// before: without a place there is nothing to leave.
 //
 // wake is called with a lock held, and so must not call the backend.
 func (b *Backend) Join(ctx context.Context, r locking.Request, wake func()) (locking.Hold, error) {
@@ -32,16 +32,25 @@ func (b *Backend) Join(ctx context.Context, r locking.Request, wake func()) (loc
 		b.word.remove(r)
 		return locking.Hold{}, err
 	}
-	b.word.add(r, wake) // before it is sent, so that no word of it is missed
+	added := b.word.add(r, wake) // before it is sent, so that no word of it is missed
 	hold, _, err := b.attempt(ctx, r, &b.word.channel)
-	if pgtx.HasCode(err, pgtx.LockNotAvailable) {
+	if waitIsOver(err) {
 		err = &locking.HeldError{Resource: r.Resource}
 	}
-	switch {
-	case errors.Is(err, locking.ErrHeld):
-		b.word.listen()
-	case err == nil || fencing.OutcomeOf(err) == fencing.Refused:
+	switch fencing.OutcomeOf(err) {
+	case fencing.Applied:
 		b.word.remove(r)
+	case fencing.Refused:
+		if errors.Is(err, locking.ErrHeld) {
+			b.word.listen()
+		} else {
+			b.word.remove(r)
+		}
+	case fencing.Failed:
+		if added {
+			b.word.remove(r)
+		}
+	case fencing.Unknown: // it may have a place
 	}
 	return hold, err
 }

@@ -43,7 +43,8 @@ end
 $$;
 
 -- lock_serve is called where a lock is free and its row locked. It gives the lock to the first
--- in line whose place is alive, for 2 seconds at most, and tells that one. It returns
+-- in line whose place is alive, for 2 seconds at most, and tells that one if the
+-- queue of notifications has room. It returns
 --   pushed  the lock was given away
 --   turn    the first in line is p_grant, which asks right now: its place is given up
 --   nobody  nobody is left in line
@@ -80,7 +81,9 @@ begin
 					expires_at = t + least(w.ttl, interval '2 seconds'), ttl = least(w.ttl, interval '2 seconds')
 				where resource = p_resource;
 		end if;
-		if w.channel <> '' then
+		-- A queue that is full, because some session listens and does not read, would make the
+		-- COMMIT fail, and the release with it; without word the waiter looks.
+		if w.channel <> '' and pg_notification_queue_usage() < 0.5 then
 			perform pg_notify(w.channel, p_resource); -- also where it will be told that no number is left
 		end if;
 		if next is not null then

@@ -163,13 +163,14 @@ $$;
 
 -- row_end ends the hold of this number, and of this grant unless that is empty, by ending the
 -- session whose transaction has the row; returns whether there was one. It is an error if the
--- owner of this function may not end it, or if it does not end.
+-- owner of this function may not end it, or if it does not end. Where the hold ends by itself
+-- just then, the session is ended all the same, whatever it has begun since.
 create function fencegate.row_end(p_resource text, p_number bigint, p_grant text) returns boolean
 	language plpgsql volatile security definer
 	set search_path = pg_catalog, pg_temp
 as $$
 declare
-	g    fencegate.row_grants;
+	g     fencegate.row_grants;
 	owner integer;
 begin
 	select * into g from fencegate.row_grants
@@ -177,10 +178,12 @@ begin
 	if not found or not fencegate.row_held(g.holder, g.incarnation) then
 		return false;
 	end if;
-	-- By what the row and the server say, and not by what some client said of itself.
+	-- By what the row and the server say, and not by what some client said of itself. The
+	-- holder's own lock on its id is exclusive; those who waited for it to end have it shared,
+	-- for a moment after it did.
 	select l.pid into owner
 		from fencegate.row_locks r
-		join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = r.xmax
+		join pg_locks l on l.locktype = 'transactionid' and l.granted and l.mode = 'ExclusiveLock' and l.transactionid = r.xmax
 		where r.resource = p_resource and r.xmax = g.holder::xid;
 	if not found then
 		return false; -- it has just ended
