@@ -1,4 +1,4 @@
--- Part of every script here: the hold of a lock, and numbers as text.
+-- Part of most scripts here: the hold of a lock, and numbers as text.
 -- The lock is a string, '<number> <grant> <ttl> <label>', whose expiry is the hold's; ttl
 -- is the most milliseconds that the hold can still have, as they were counted when it was set.
 -- The counter is a hash without expiry: the last number, its grant, and line, which is

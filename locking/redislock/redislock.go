@@ -153,7 +153,7 @@ var (
 	release  = redisx.NewScript(releaseLua, holdLua, times+lineLua, nextLua)
 	evict    = redisx.NewScript(evictLua, holdLua, times+lineLua, nextLua)
 	leave    = redisx.NewScript(holdLua, times+lineLua, leaveLua)
-	transfer = redisx.NewScript(holdLua, times+lineLua, transferLua)
+	transfer = redisx.NewScript(transferLua)
 	status   = redisx.NewReadScript(holdLua, statusLua)
 )
 
