@@ -18,6 +18,7 @@ func TestShortWaits(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"expire", "evict"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				h := newHouse(t, 1)
 				i := h.issuers[0]

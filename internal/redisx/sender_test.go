@@ -18,9 +18,7 @@ import (
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
-var (
-	incr = redisx.NewScript("return {tostring(redis.call('INCR', KEYS[1])), ARGV[1]}")
-)
+var incr = redisx.NewScript("return {tostring(redis.call('INCR', KEYS[1])), ARGV[1]}")
 
 // trips counts round trips of a client, and holds them back while gate is closed.
 type trips struct {
@@ -216,5 +214,4 @@ func TestSenderLosesReplies(t *testing.T) {
 	if _, err := s.Run(t.Context(), incr, call("after", "")); err != nil {
 		t.Errorf("after the pause: %v", err)
 	}
-
 }
