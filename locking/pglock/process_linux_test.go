@@ -129,6 +129,17 @@ func TestRowLockProcessStopped(t *testing.T) {
 // TestRowLockWaiterStopped: its session comes by the lock, and is ended long before the TTL.
 func TestRowLockWaiterStopped(t *testing.T) {
 	t.Parallel()
+	for range 5 { // a busy machine may let its second of waiting pass first
+		if rowLockWaiterStopped(t) {
+			return
+		}
+	}
+	t.Error("each time the session gave up before the lock was free")
+}
+
+// rowLockWaiterStopped reports whether the stopped waiter's session came by the lock.
+func rowLockWaiterStopped(t *testing.T) bool {
+	t.Helper()
 	url := pgtxtest.Database(t)
 	owner := pgtxtest.Open(t, url)
 	b := rowLocks(t, url)
@@ -144,7 +155,7 @@ func TestRowLockWaiterStopped(t *testing.T) {
 	release(t, b, tok)
 	for start := time.Now(); holder(t, owner, r.Resource) == 0; {
 		if time.Since(start) > 2*locking.LookEvery {
-			t.Skip("its session gave up before the lock was free: the machine is too slow for this test")
+			return false
 		}
 	}
 	h, took := granted(t, b, next(r))
@@ -152,4 +163,5 @@ func TestRowLockWaiterStopped(t *testing.T) {
 		t.Errorf("got %v after %v, want at most %v", h.Token, took, b.MaxStall())
 	}
 	t.Logf("after %v", took)
+	return true
 }
