@@ -447,6 +447,14 @@ func TestNewIssuerRefuses(t *testing.T) {
 			_, err := locking.NewIssuer(memlock.New(), nil, &locking.IssuerOptions{Poll: -1})
 			return err
 		},
+		"poll beyond what keeps a place": func() error {
+			_, err := locking.NewIssuer(memlock.New(), nil, &locking.IssuerOptions{Poll: locking.LookEvery + time.Millisecond})
+			return err
+		},
+		"waiters": func() error {
+			_, err := locking.NewIssuer(memlock.New(), nil, &locking.IssuerOptions{MaxWaiters: -1})
+			return err
+		},
 		"cleanup": func() error {
 			_, err := locking.NewIssuer(memlock.New(), nil, &locking.IssuerOptions{Cleanup: time.Hour})
 			return err

@@ -5,6 +5,9 @@ import "time"
 // SetPatience sets how long a round trip counts before it is taken to hang.
 func (s *Sender) SetPatience(d time.Duration) { s.patience = d }
 
+// Alone reports whether calls never share a pipeline.
+func (s *Sender) Alone() bool { return s.alone }
+
 // Waiting returns how many calls have not been sent.
 func (s *Sender) Waiting() int {
 	s.mu.Lock()

@@ -113,6 +113,16 @@ func TestSenderAlone(t *testing.T) {
 	}
 }
 
+// TestSenderOverACluster: a pipeline would wait for the slowest of its servers.
+func TestSenderOverACluster(t *testing.T) {
+	t.Parallel()
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	t.Cleanup(func() { _ = c.Close() })
+	if !redisx.NewSender(c).Alone() {
+		t.Error("calls over a cluster share pipelines")
+	}
+}
+
 // TestSenderContexts: who gives up before its call was sent has failed, and nothing is sent
 // later; who gives up after it does not know.
 func TestSenderContexts(t *testing.T) {
