@@ -24,8 +24,8 @@
 // Waiters of one Issuer stand in one line per resource, in order of arrival; the head of it
 // alone asks the lock store. Where that keeps a line too ([Waiter]) the heads of all
 // processes stand in it, a release gives the lock to the first that is alive, and nobody
-// overtakes, attempts without waiting included. Inside an issuer a release hands the lock to the
-// next waiter in one call ([Transferrer]), up to 64 times or for one TTL in a row; then it
+// overtakes, attempts without waiting included, but for this: inside an issuer a release hands
+// the lock to the next waiter in one call ([Transferrer]), up to 64 times or for one TTL in a row; then it
 // is released, so that other processes have their turn.
 //
 // Word of a release is a hint: a waiter also asks every [LookEvery], and when the holder's

@@ -125,8 +125,8 @@ func (l *Locker) Acquire(ctx context.Context, resource string) (*Lease, error) {
 	return l.acquire(ctx, resource, l.o.Wait)
 }
 
-// TryAcquire is Acquire without waiting: a [*HeldError] if the lock is held. Like every
-// attempt without waiting it may overtake those who wait. It re-enters like Acquire.
+// TryAcquire is Acquire without waiting: a [*HeldError] if the lock is held. Over a lock
+// store without a line it may overtake those who wait. It re-enters like Acquire.
 func (l *Locker) TryAcquire(ctx context.Context, resource string) (*Lease, error) {
 	return l.acquire(ctx, resource, 0)
 }

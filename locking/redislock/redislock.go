@@ -15,7 +15,8 @@
 //     never touch another. Transfer ends exactly the hold that it names.
 //   - A script is sent once; concurrent calls may share a pipeline. What has no answer is reported as unknown and not repeated.
 //   - Who has a place in line is not overtaken, neither by those who came later nor by
-//     attempts that do not wait: whoever finds the lock free serves the line first.
+//     attempts that do not wait: whoever finds the lock free serves the line first. Only a
+//     Transfer passes it, which an issuer limits.
 //
 // # Waiting
 //
