@@ -9,6 +9,14 @@ import (
 type Commit struct {
 	Tokens []fencing.Token // one per resource, in any order
 	Ops    []Op            // at least one; each record is changed at most once
+	// Key makes the commit safe to send again, with a later token too: under one key it is
+	// applied at most once, and sent again it is answered as it was the first time, by the
+	// data's refusals also. It has the grammar of a record's key, and belongs to the lowest of
+	// the commit's resources; another commit under it is refused with [ErrKeyReused]. The
+	// answer is kept for the backend's retention, and for as long as its token is the mark.
+	// Empty: no such record is kept. Whoever may send a key learns what was answered under
+	// it, so they must be allowed to work on every resource of the commit.
+	Key string
 }
 
 // Kind names an operation. The values are part of the wire format.
@@ -88,6 +96,9 @@ type Record struct {
 // Result is what an applied commit did.
 type Result struct {
 	Ops []OpResult // one per operation, in the commit's order
+	// Replayed says that the commit had been applied before, under the same key, and that
+	// this is the answer of then.
+	Replayed bool
 }
 
 // OpResult is what one operation did.

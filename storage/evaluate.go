@@ -18,20 +18,39 @@ type View struct {
 	Bases map[string]int64
 	// Records has the records that the operations name and that exist.
 	Records map[RecordID]Record
+	// Answer is the record of the commit's idempotency key, looked up behind the locks of
+	// the marks; nil if there is none, or no key.
+	Answer *Answer
 }
 
-// Changes is what an accepted commit writes.
+// Changes is what a judged commit writes: an accepted one, or one with a key that the data
+// refused, which writes its answer only.
 type Changes struct {
 	Put     []Record
 	Deleted []RecordID
 	Bases   map[string]int64 // resources whose base rises, with the new base
+	Answer  *Answer          // to be kept under Commit.KeyID; nil for none
 }
 
-// Evaluate judges a commit: the fence first, for each token in order, then the
+// Evaluate judges a commit: the record of its idempotency key first, for a holder must not be
+// told "refused" of what was applied; then the fence, for each token in order; then the
 // operations, each against the view and not against its neighbours (a record is changed
 // at most once). It is a pure function, the one meaning of a commit that every backend is
-// measured by. The error is a [*fencing.StaleError] or a [*RefusedError].
+// measured by. The error is a [*fencing.StaleError] or a [*RefusedError]; with it there can be
+// an Answer to write.
 func Evaluate(c Commit, v View) (Result, Changes, error) {
+	if v.Answer != nil {
+		res, err := recall(c, *v.Answer)
+		return res, Changes{}, err
+	}
+	res, ch, err := judge(c, v)
+	if id, ok := c.KeyID(); ok {
+		ch.Answer = record(c, v.Marks[id.Resource].Number, res, err)
+	}
+	return res, ch, err
+}
+
+func judge(c Commit, v View) (Result, Changes, error) {
 	for _, t := range c.Tokens {
 		if err := v.Marks[t.Resource].Current(t); err != nil {
 			return Result{}, Changes{}, err

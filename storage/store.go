@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -71,9 +72,14 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Result, error) {
 		return Result{}, err
 	}
 	for _, t := range c.Tokens {
-		if err = s.enter(ctx, t); err != nil {
-			break
+		if err = s.enter(ctx, t); err == nil {
+			continue
 		}
+		if c.Key != "" && s.o.Mode == fencing.Classic && errors.Is(err, fencing.ErrStale) {
+			err = nil // it may have been applied under this key: the backend looks, then refuses it as well
+			continue
+		}
+		break
 	}
 	var res Result
 	if err == nil {
@@ -159,6 +165,14 @@ func (s *Store) prepare(c Commit) (Commit, error) {
 	c.Tokens = slices.SortedFunc(slices.Values(c.Tokens), func(a, b fencing.Token) int {
 		return cmp.Compare(a.Resource, b.Resource)
 	})
+	if c.Key != "" {
+		if err := fencing.ValidateKey(c.Key); err != nil {
+			return c, fmt.Errorf("idempotency key: %w", err)
+		}
+		if len(c.Tokens) == 0 {
+			return c, invalid("commit", "one token or more, for its key")
+		}
+	}
 	have := make(map[string]bool, len(c.Tokens))
 	for _, t := range c.Tokens {
 		if err := t.Validate(); err != nil {

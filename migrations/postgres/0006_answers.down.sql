@@ -1,0 +1,3 @@
+-- destroys: idempotency records
+drop table fencegate.answers;
+update fencegate.meta set version = 5;

@@ -1,0 +1,3 @@
+-- destroys: idempotency records
+DROP TABLE fencegate_answers;
+UPDATE fencegate_meta SET version = 1;
