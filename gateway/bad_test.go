@@ -107,6 +107,15 @@ func TestBadInput(t *testing.T) {
 		{422, "invalid", "POST", free, `{"grant":"AAAAAAAAAAAAAAAAAAAAAAAA'-"}`, nil},
 		{400, "malformed", "POST", free + "?ttl=1h", `{}`, nil},
 
+		// Idempotency keys.
+		{422, "invalid", "PUT", rec, "1", []string{token, tok, wire.HeaderKey, " "}},
+		{422, "invalid", "PUT", rec, "1", []string{token, tok, wire.HeaderKey, `""`}},
+		{422, "invalid", "PUT", rec, "1", []string{token, tok, wire.HeaderKey, `"a`}},
+		{422, "invalid", "PUT", rec, "1", []string{token, tok, wire.HeaderKey, "a b"}},
+		{422, "invalid", "DELETE", rec, "", []string{token, tok, wire.HeaderKey, strings.Repeat("x", 201)}},
+		{400, "malformed", "PUT", rec, "1", []string{token, tok, wire.HeaderKey, "a", wire.HeaderKey, "a"}},
+		{422, "invalid", "POST", commits, commit(put), []string{wire.HeaderKey, "-"}},
+
 		// Tokens.
 		{428, "token-required", "PATCH", lock, `{}`, nil},
 		{428, "token-required", "DELETE", lock, "", nil},

@@ -3,9 +3,11 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway/wire"
 	"github.com/fencegate/fencegate/storage"
 )
@@ -23,16 +25,46 @@ func (g *Gateway) commit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if com.Key, err = idempotencyKey(c); err != nil {
+		return err
+	}
 	ctx, cancel := g.context(c, 0)
 	defer cancel()
 	res, err := g.o.Store.Commit(ctx, com)
 	if err != nil {
 		return err
 	}
-	if len(com.Tokens) == 1 {
+	if len(com.Tokens) == 1 && !res.Replayed {
 		mark(c, com.Tokens[0].Number)
 	}
+	replayed(c, res)
 	return reply(c, http.StatusOK, wire.FromResult(com.Ops, res))
+}
+
+// idempotencyKey reads the request's key; empty if it has none. One that does not fit is refused
+// here: an empty one must not be taken for none.
+func idempotencyKey(c echo.Context) (string, error) {
+	key, sent, err := header(c, wire.HeaderKey)
+	if err != nil || !sent {
+		return "", err
+	}
+	if inner, ok := strings.CutPrefix(key, `"`); ok {
+		if inner, ok = strings.CutSuffix(inner, `"`); ok {
+			key = inner
+		}
+	}
+	if err := fencing.ValidateKey(key); err != nil {
+		return "", &fencing.InvalidError{What: wire.HeaderKey, Allowed: "a key of the grammar of record keys, such as a UUID"}
+	}
+	return key, nil
+}
+
+// replayed says in a header that a commit was answered from the record of its key. The token
+// of this request need not be the mark then.
+func replayed(c echo.Context, res storage.Result) {
+	if res.Replayed {
+		c.Response().Header().Set(wire.HeaderReplayed, "true")
+	}
 }
 
 // fromWire reads a commit. That each operation has its token is the store's rule too;

@@ -68,7 +68,7 @@ type setup struct {
 
 func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
-	store, err := storage.New(memstore.New(), &storage.Options{Mode: s.mode})
+	store, err := storage.New(memstore.New(nil), &storage.Options{Mode: s.mode})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -354,6 +354,55 @@ func TestRecordsOverHTTP(t *testing.T) {
 	if p.Reason != "grant-required" || got.header.Get(wire.HeaderMark) != "2" {
 		t.Errorf("got %+v %v", p, got.header)
 	}
+}
+
+// TestIdempotencyOverHTTP: a commit that is sent again under its key is answered as it was, with
+// a token that is stale by then too.
+func TestIdempotencyOverHTTP(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	const rec = "/v1/resources/coupon:42/records/stock"
+	tok := r.lock("coupon:42", `{}`)
+	r.want(204, nil, "PUT", rec, "1", wire.HeaderToken, tok)
+	take := func(delta string) string {
+		return `{"tokens":[{"resource":"coupon:42","token":"` + tok + `"}],"ops":[{"kind":"add","resource":"coupon:42","key":"stock","delta":"` + delta + `","min":"0"}]}`
+	}
+	check := func(got reply, replayed, mark string) {
+		t.Helper()
+		if got.header.Get(wire.HeaderReplayed) != replayed || got.header.Get(wire.HeaderMark) != mark {
+			t.Errorf("got %v, want replayed %q, mark %q", got.header, replayed, mark)
+		}
+	}
+	check(r.want(200, nil, "POST", "/v1/commits", take("-1"), wire.HeaderKey, "order-7"), "", "1")
+	p, _ := r.problem(409, "below-minimum", "POST", "/v1/commits", take("-1"), wire.HeaderKey, "order-8")
+	if *p.Have != 0 {
+		t.Errorf("got %+v", p)
+	}
+	r.want(204, nil, "PUT", rec, "5", wire.HeaderToken, tok)
+	r.problem(409, "below-minimum", "POST", "/v1/commits", take("-1"), wire.HeaderKey, "order-8")
+	p, _ = r.problem(422, "idempotency-key-reused", "POST", "/v1/commits", take("-2"), wire.HeaderKey, "order-7")
+	if p.Key != "order-7" || p.Resource != "coupon:42" {
+		t.Errorf("got %+v", p)
+	}
+	check(r.want(204, nil, "PUT", rec, "6", wire.HeaderToken, tok, wire.HeaderKey, "put-1"), "", "1")
+
+	r.want(204, nil, "POST", "/v1/resources/coupon:42/lock/evict", `{"number":"1"}`)
+	r.lock("coupon:42", `{}`)
+	var com wire.CommitReply
+	got := r.want(200, &com, "POST", "/v1/commits", take("-1"), wire.HeaderKey, `"order-7"`) // the draft's form of it
+	check(got, "true", "")
+	if len(com.Results) != 1 || *com.Results[0].Counter != 0 {
+		t.Errorf("got %+v", com)
+	}
+	got = r.want(204, nil, "PUT", rec, "6", wire.HeaderToken, tok, wire.HeaderKey, "put-1")
+	check(got, "true", "")
+	if got.header.Get("ETag") != `"4"` {
+		t.Errorf("got %v", got.header)
+	}
+	if got := r.want(200, nil, "GET", rec, ""); got.body != "6" {
+		t.Errorf("got %q", got.body)
+	}
+	r.problem(412, "stale-token", "POST", "/v1/commits", take("-1"), wire.HeaderKey, "order-9")
 }
 
 func TestFenceOverHTTP(t *testing.T) {

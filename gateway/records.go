@@ -115,6 +115,10 @@ func (g *Gateway) change(c echo.Context, op func(name, key string) (storage.Op, 
 	if err != nil {
 		return err
 	}
+	idempotency, err := idempotencyKey(c)
+	if err != nil {
+		return err
+	}
 	o, err := op(name, key)
 	if err != nil {
 		return err
@@ -122,11 +126,14 @@ func (g *Gateway) change(c echo.Context, op func(name, key string) (storage.Op, 
 	ops = append(ops, o)
 	ctx, cancel := g.context(c, 0)
 	defer cancel()
-	res, err := g.o.Store.Commit(ctx, storage.Commit{Tokens: []fencing.Token{t}, Ops: ops})
+	res, err := g.o.Store.Commit(ctx, storage.Commit{Tokens: []fencing.Token{t}, Ops: ops, Key: idempotency})
 	if err != nil {
 		return err
 	}
-	mark(c, t.Number)
+	if !res.Replayed {
+		mark(c, t.Number)
+	}
+	replayed(c, res)
 	if v := res.Ops[len(ops)-1].Version; v > 0 {
 		setETag(c, v)
 	}

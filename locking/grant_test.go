@@ -25,7 +25,7 @@ func unique(_ testing.TB, prefix string) string { return fmt.Sprintf("%s:%d", pr
 
 func newStore(tb testing.TB) *storage.Store {
 	tb.Helper()
-	s, err := storage.New(memstore.New(), nil)
+	s, err := storage.New(memstore.New(nil), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -32,6 +33,18 @@ type Changes struct {
 	Answer  *Answer          // to be kept under Commit.KeyID; nil for none
 }
 
+// Apply brings the view's Bases and Records to what an accepted commit leaves, so that the next
+// commit of the same atomic step can be judged by them. The maps themselves change.
+func (v View) Apply(ch Changes) {
+	for _, rec := range ch.Put {
+		v.Records[RecordID{rec.Resource, rec.Key}] = rec
+	}
+	for _, id := range ch.Deleted {
+		delete(v.Records, id)
+	}
+	maps.Copy(v.Bases, ch.Bases)
+}
+
 // Evaluate judges a commit: the record of its idempotency key first, for a holder must not be
 // told "refused" of what was applied; then the fence, for each token in order; then the
 // operations, each against the view and not against its neighbours (a record is changed
@@ -56,7 +69,7 @@ func judge(c Commit, v View) (Result, Changes, error) {
 			return Result{}, Changes{}, err
 		}
 	}
-	bases := map[string]int64{}
+	var bases map[string]int64 // of what is deleted
 	ch := Changes{}
 	res := Result{Ops: make([]OpResult, len(c.Ops))}
 	for i, op := range c.Ops {
@@ -71,6 +84,9 @@ func judge(c Commit, v View) (Result, Changes, error) {
 		if op.Kind == KindDelete {
 			if exists {
 				ch.Deleted = append(ch.Deleted, op.ID())
+				if bases == nil {
+					bases = map[string]int64{}
+				}
 				bases[op.Resource] = max(bases[op.Resource], base, rec.Version)
 			}
 			continue
@@ -105,10 +121,10 @@ func judge(c Commit, v View) (Result, Changes, error) {
 // fillRequires reports, for every Require, the version that its record has after the
 // commit: that of a change beside it, else the one it required.
 func fillRequires(c Commit, v View, ch Changes, res *Result) {
-	after := map[RecordID]int64{}
-	for id, rec := range maps.All(v.Records) {
-		after[id] = rec.Version
+	if !slices.ContainsFunc(c.Ops, func(op Op) bool { return !op.Changes() }) {
+		return
 	}
+	after := map[RecordID]int64{}
 	for _, rec := range ch.Put {
 		after[RecordID{rec.Resource, rec.Key}] = rec.Version
 	}
@@ -116,9 +132,14 @@ func fillRequires(c Commit, v View, ch Changes, res *Result) {
 		after[id] = 0
 	}
 	for i, op := range c.Ops {
-		if op.Kind == KindRequire {
-			res.Ops[i].Version = after[op.ID()]
+		if op.Changes() {
+			continue
 		}
+		version, changed := after[op.ID()]
+		if !changed {
+			version = v.Records[op.ID()].Version
+		}
+		res.Ops[i].Version = version
 	}
 }
 

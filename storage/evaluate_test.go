@@ -109,6 +109,68 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// TestEvaluateKeys: the record of the key comes before the fence, the fence before the data, and what
+// is recorded is the data's word.
+func TestEvaluateKeys(t *testing.T) {
+	t.Parallel()
+	r := fencing.Token{Resource: "r", Number: 5, Grant: grantA}
+	old := fencing.Token{Resource: "r", Number: 4, Grant: grantB}
+	view := func(a *storage.Answer) storage.View {
+		return storage.View{
+			Marks:   map[string]fencing.Mark{"r": {Number: 5, Grant: grantA}},
+			Records: map[storage.RecordID]storage.Record{{Resource: "r", Key: "a"}: {Resource: "r", Key: "a", Value: []byte("10"), Version: 3}},
+			Answer:  a,
+		}
+	}
+	commit := func(t fencing.Token, minimum int64) storage.Commit {
+		return storage.Commit{Tokens: []fencing.Token{t}, Ops: []storage.Op{storage.Add("r", "a", -1, minimum)}, Key: "k"}
+	}
+	sold := []storage.OpResult{{Version: 4, Counter: 9}}
+	below := &storage.RefusedError{Resource: "r", Key: "a", Reason: storage.ErrBelowMinimum, Have: 10, Want: 10}
+
+	res, ch, err := storage.Evaluate(commit(r, 0), view(nil))
+	applied := &storage.Answer{Fingerprint: commit(r, 0).Fingerprint(), Number: 5, Result: storage.Result{Ops: sold}}
+	if err != nil || res.Replayed || !reflect.DeepEqual(res.Ops, sold) || !reflect.DeepEqual(ch.Answer, applied) || len(ch.Put) != 1 {
+		t.Errorf("the first time: got %+v, %+v, %v, want applied with the answer %+v", res, ch, err, applied)
+	}
+	_, ch, err = storage.Evaluate(commit(r, 10), view(nil))
+	refused := &storage.Answer{Fingerprint: commit(r, 10).Fingerprint(), Number: 5, Refused: below}
+	if !reflect.DeepEqual(err, error(below)) || !reflect.DeepEqual(ch, storage.Changes{Answer: refused}) {
+		t.Errorf("refused by the data: got %+v, %v, want only the answer %+v", ch, err, refused)
+	}
+	_, ch, err = storage.Evaluate(commit(old, 0), view(nil))
+	if !errors.Is(err, fencing.ErrStale) || !reflect.DeepEqual(ch, storage.Changes{}) {
+		t.Errorf("refused by the fence: got %+v, %v, want stale, and nothing to write", ch, err)
+	}
+	unkeyed := commit(r, 0)
+	unkeyed.Key = ""
+	if _, ch, err = storage.Evaluate(unkeyed, view(nil)); err != nil || ch.Answer != nil {
+		t.Errorf("without a key: got the answer %+v, %v, want none", ch.Answer, err)
+	}
+
+	for name, by := range map[string]fencing.Token{"the mark": r, "a stale token": old} {
+		res, ch, err = storage.Evaluate(commit(by, 0), view(applied))
+		if err != nil || !res.Replayed || !reflect.DeepEqual(res.Ops, sold) || !reflect.DeepEqual(ch, storage.Changes{}) {
+			t.Errorf("again with %s: got %+v, %+v, %v, want the answer of then, and nothing to write", name, res, ch, err)
+		}
+		if _, ch, err = storage.Evaluate(commit(by, 10), view(refused)); !reflect.DeepEqual(err, error(below)) || !reflect.DeepEqual(ch, storage.Changes{}) {
+			t.Errorf("refused again with %s: got %+v, %v, want %v", name, ch, err, below)
+		}
+		reused := &storage.RefusedError{Op: storage.NoOp, Resource: "r", Key: "k", Reason: storage.ErrKeyReused}
+		if _, ch, err = storage.Evaluate(commit(by, 1), view(applied)); !reflect.DeepEqual(err, error(reused)) || !reflect.DeepEqual(ch, storage.Changes{}) {
+			t.Errorf("another commit with %s: got %+v, %v, want %v", name, ch, err, reused)
+		}
+	}
+	if applied.Result.Replayed {
+		t.Error("the record was changed")
+	}
+	torn := *applied // a record that does not fit its commit is not guessed at
+	torn.Result.Ops = nil
+	if _, _, err = storage.Evaluate(commit(r, 0), view(&torn)); !errors.Is(err, storage.ErrKeyReused) {
+		t.Errorf("a record without its results: got %v, want refused", err)
+	}
+}
+
 // TestEvaluateMissingMark: a view without a mark refuses; a backend that forgets to load
 // one does not open the gate.
 func TestEvaluateMissingMark(t *testing.T) {

@@ -162,9 +162,10 @@ func (s *Store) prepare(c Commit) (Commit, error) {
 	if n := len(c.Tokens); n > s.o.MaxOps {
 		return c, invalid("commit", "at most %d tokens", s.o.MaxOps)
 	}
-	c.Tokens = slices.SortedFunc(slices.Values(c.Tokens), func(a, b fencing.Token) int {
-		return cmp.Compare(a.Resource, b.Resource)
-	})
+	if len(c.Tokens) > 1 {
+		c.Tokens = slices.Clone(c.Tokens)
+		slices.SortFunc(c.Tokens, func(a, b fencing.Token) int { return cmp.Compare(a.Resource, b.Resource) })
+	}
 	if c.Key != "" {
 		if err := fencing.ValidateKey(c.Key); err != nil {
 			return c, fmt.Errorf("idempotency key: %w", err)
@@ -173,25 +174,26 @@ func (s *Store) prepare(c Commit) (Commit, error) {
 			return c, invalid("commit", "one token or more, for its key")
 		}
 	}
-	have := make(map[string]bool, len(c.Tokens))
-	for _, t := range c.Tokens {
+	for i, t := range c.Tokens {
 		if err := t.Validate(); err != nil {
 			return c, err
 		}
-		if have[t.Resource] {
+		if i > 0 && c.Tokens[i-1].Resource == t.Resource {
 			return c, invalid("commit", "one token for %s, not two", t.Resource)
 		}
-		have[t.Resource] = true
 	}
-	changed := make(map[RecordID]bool, len(c.Ops))
+	var changed map[RecordID]bool
+	if len(c.Ops) > 1 {
+		changed = make(map[RecordID]bool, len(c.Ops))
+	}
 	for i, op := range c.Ops {
 		if err := s.validate(op); err != nil {
 			return c, err
 		}
-		if !have[op.Resource] {
+		if !c.hasToken(op.Resource) {
 			return c, invalid("commit", "a token for %s, which operation %d needs", op.Resource, i)
 		}
-		if op.Changes() {
+		if op.Changes() && changed != nil {
 			if changed[op.ID()] {
 				return c, invalid("commit", "one change of %s/%s, not two", op.Resource, op.Key)
 			}
@@ -199,6 +201,14 @@ func (s *Store) prepare(c Commit) (Commit, error) {
 		}
 	}
 	return c, nil
+}
+
+// hasToken looks among tokens that are sorted by resource.
+func (c Commit) hasToken(resource string) bool {
+	_, ok := slices.BinarySearchFunc(c.Tokens, resource, func(t fencing.Token, resource string) int {
+		return cmp.Compare(t.Resource, resource)
+	})
+	return ok
 }
 
 func (s *Store) validate(op Op) error {

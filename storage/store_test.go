@@ -89,7 +89,7 @@ func (s *spy) taken() string {
 
 func open(t *testing.T, o *storage.Options) (*storage.Store, *spy) {
 	t.Helper()
-	b := &spy{Backend: memstore.New()}
+	b := &spy{Backend: memstore.New(nil)}
 	s, err := storage.New(b, o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
@@ -103,7 +103,7 @@ func token(resource string, number int64) fencing.Token {
 
 func TestNewRefusesBadOptions(t *testing.T) {
 	t.Parallel()
-	b := memstore.New()
+	b := memstore.New(nil)
 	for name, o := range map[string]storage.Options{
 		"mode":              {Mode: 2},
 		"negative mode":     {Mode: -1},

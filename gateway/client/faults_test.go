@@ -308,6 +308,46 @@ func TestCommitsAreSentOnce(t *testing.T) {
 	}
 }
 
+// TestKeyedCommitsAreRepeated: with a key a commit is sent until it is answered, and applied once.
+func TestKeyedCommitsAreRepeated(t *testing.T) {
+	t.Parallel()
+	commit := func(ctx context.Context, r *rig, tok fencing.Token, key string) (storage.Result, error) {
+		return r.Store().Commit(ctx, storage.Commit{
+			Tokens: []fencing.Token{tok}, Ops: []storage.Op{storage.Add(tok.Resource, "n", 1, 0)}, Key: key,
+		})
+	}
+	l := &line{}
+	r := newRig(t, over(t, l))
+	tok := grant(t, r.issuer, request("coupon:42")).Token
+	for i, faults := range [][]fault{{}, {loseReply}, {loseCall}, {loseReply, loseCall, loseReply}} {
+		l.mu.Lock()
+		l.faults = faults
+		l.mu.Unlock()
+		key := fmt.Sprint("order-", i)
+		res, err := commit(t.Context(), r, tok, key)
+		if err != nil || res.Ops[0].Counter != int64(i+1) {
+			t.Errorf("%v: got %+v, %v, want %d counted", faults, res, err, i+1)
+		}
+		if want := len(faults) > 0 && faults[0] == loseReply; res.Replayed != want {
+			t.Errorf("%v: got replayed = %t, want %t", faults, res.Replayed, want)
+		}
+	}
+	// No answer at all: what was sent stays unknown, although the last attempt surely failed.
+	l.mu.Lock()
+	l.faults = slices.Repeat([]fault{loseReply}, 50)
+	l.mu.Unlock()
+	if _, err := commit(t.Context(), r, tok, "order-9"); fencing.OutcomeOf(err) != fencing.Unknown {
+		t.Errorf("got %v, want unknown", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l.mu.Lock()
+	l.faults, l.after = []fault{loseReply}, cancel
+	l.mu.Unlock()
+	if _, err := commit(ctx, r, tok, "order-10"); fencing.OutcomeOf(err) != fencing.Unknown {
+		t.Errorf("got %v after the context ended, want unknown", err)
+	}
+}
+
 // TestExactCallsAreRepeated where their replies are lost.
 func TestExactCallsAreRepeated(t *testing.T) {
 	t.Parallel()

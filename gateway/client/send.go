@@ -25,12 +25,14 @@ type call struct {
 	path   string // escaped; what it is made of fits the grammar, which needs no escaping
 	query  url.Values
 	token  *fencing.Token
-	body   any           // a message; nil for none
-	raw    []byte        // in place of body, for a record
-	wait   time.Duration // how long the gateway may take beyond Options.Timeout
-	read   bool          // it has no effect: a lost reply is failed, not unknown
-	want   int           // the status of success
-	into   any           // the message to read on success; nil for none
+	// idempotency is the key of a commit; empty for none.
+	idempotency string
+	body        any           // a message; nil for none
+	raw         []byte        // in place of body, for a record
+	wait        time.Duration // how long the gateway may take beyond Options.Timeout
+	read        bool          // it has no effect: a lost reply is failed, not unknown
+	want        int           // the status of success
+	into        any           // the message to read on success; nil for none
 }
 
 // answer is what came back.
@@ -114,6 +116,9 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	if k.token != nil {
 		req.Header.Set(wire.HeaderToken, k.token.Text())
 	}
+	if k.idempotency != "" {
+		req.Header.Set(wire.HeaderKey, k.idempotency)
+	}
 	// Something in between that compresses would weaken the ETag, which is the version.
 	req.Header.Set("Accept-Encoding", "identity")
 	return req, nil
@@ -167,8 +172,10 @@ func problem(resp *http.Response, body []byte) *wire.Problem {
 	return &p
 }
 
-// exact sends a request that may be repeated until it is answered: nil or a refusal.
+// exact sends a request that may be repeated until it is answered: nil or a refusal. Where no
+// attempt was answered, one that is unknown speaks for all.
 func (c *Client) exact(ctx context.Context, k call) (answer, error) {
+	var unknown error
 	for n, pause := 0, firstPause; ; n, pause = n+1, min(2*pause, lastPause) {
 		a, err := c.once(ctx, k)
 		o := fencing.OutcomeOf(err)
@@ -176,7 +183,13 @@ func (c *Client) exact(ctx context.Context, k call) (answer, error) {
 		// that the lock was free already.
 		freed := a.problem != nil && a.problem.Released != nil
 		if o == fencing.Applied || o == fencing.Refused || freed || n == c.o.Retries || !sleep(ctx, pause) {
+			if o == fencing.Failed && unknown != nil && !freed {
+				err = unknown
+			}
 			return a, err
+		}
+		if o == fencing.Unknown {
+			unknown = err
 		}
 	}
 }

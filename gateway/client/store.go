@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,14 +23,20 @@ func recordsPath(resource string) string { return "/v1/resources/" + resource + 
 
 func fencePath(resource string) string { return "/v1/resources/" + resource + "/fence" }
 
-// Commit is [storage.Store.Commit]. It is sent once: after an unknown outcome, whoever
-// knows what the commit means must look before it is sent again.
+// Commit is [storage.Store.Commit]. With a key it may be sent several times, until it is
+// answered. Without one it is sent once: after an unknown outcome, whoever knows what the commit
+// means must look before it is sent again.
 func (s *Store) Commit(ctx context.Context, c storage.Commit) (storage.Result, error) {
 	body := wire.Commit{Tokens: wire.FromTokens(c.Tokens), Ops: make([]wire.Op, len(c.Ops))}
 	// Names and kinds are checked here too: JSON would bend what is not UTF-8.
 	for _, t := range c.Tokens {
 		if err := t.Validate(); err != nil {
 			return storage.Result{}, err
+		}
+	}
+	if c.Key != "" {
+		if err := fencing.ValidateKey(c.Key); err != nil {
+			return storage.Result{}, fmt.Errorf("idempotency key: %w", err)
 		}
 	}
 	for i, op := range c.Ops {
@@ -42,13 +49,18 @@ func (s *Store) Commit(ctx context.Context, c storage.Commit) (storage.Result, e
 		}
 	}
 	var m wire.CommitReply
-	_, err := s.c.once(ctx, call{
-		method: http.MethodPost, path: "/v1/commits", body: body, want: http.StatusOK, into: &m,
+	send := s.c.once
+	if c.Key != "" {
+		send = s.c.exact
+	}
+	a, err := send(ctx, call{
+		method: http.MethodPost, path: "/v1/commits", body: body, idempotency: c.Key, want: http.StatusOK, into: &m,
 	})
 	if err != nil {
 		return storage.Result{}, withToken(err, c.Tokens...)
 	}
 	res, err := m.Result(len(c.Ops))
+	res.Replayed = a.header.Get(wire.HeaderReplayed) == "true"
 	return res, fencing.AsUnknown(err)
 }
 

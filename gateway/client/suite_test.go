@@ -41,7 +41,7 @@ type setup struct {
 
 func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
-	store, err := storage.New(memstore.New(), &storage.Options{Mode: s.mode})
+	store, err := storage.New(memstore.New(nil), &storage.Options{Mode: s.mode})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -13,6 +13,12 @@ import (
 const (
 	HeaderToken = "Fencing-Token" // requests: a token's text form; a secret
 	HeaderMark  = "Fencing-Mark"  // responses: the number of the resource's mark, where it is known
+	// HeaderKey, on requests, is a commit's idempotency key, bare or in double quotes (the IETF
+	// draft's form).
+	HeaderKey = "Idempotency-Key"
+	// HeaderReplayed, on responses, is "true" where the commit had been applied before under
+	// its key.
+	HeaderReplayed = "Idempotency-Replayed"
 )
 
 // The content types of bodies.
@@ -152,7 +158,7 @@ type RecordList struct {
 	Next    string   `json:"next,omitempty"`
 }
 
-// Commit is POST /v1/commits.
+// Commit is POST /v1/commits. Its idempotency key is a header.
 type Commit struct {
 	Tokens []Token `json:"tokens"`
 	Ops    []Op    `json:"ops"`

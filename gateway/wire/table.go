@@ -36,6 +36,7 @@ const (
 	SlugRaiseForbidden   = "raise-forbidden"
 	SlugInternal         = "internal"
 	SlugTooManyWaiters   = "too-many-waiters"
+	SlugKeyReused        = "idempotency-key-reused"
 )
 
 // kind is a row of the table: a problem type and the error it stands for.
@@ -158,7 +159,7 @@ var table = [...]kind{
 	{
 		slug: SlugUnknown, status: http.StatusGatewayTimeout, outcome: fencing.Unknown,
 		title: "The outcome is unknown",
-		text:  "The gateway sent the operation to a backend and did not learn what became of it.\n\nIt may have been written, or may yet be.\n\nRead under your token what is there before you decide again. Sending a lock, renew or release request again is safe; a commit is not.",
+		text:  "The gateway sent the operation to a backend and did not learn what became of it.\n\nIt may have been written, or may yet be.\n\nSending a lock, renew or release request again is safe, and so is a commit with an Idempotency-Key: it is answered as it was, and applied once. Without a key, read under your token what is there before you decide again.",
 	},
 	{
 		slug: SlugRefused, status: http.StatusConflict, outcome: fencing.Refused,
@@ -205,6 +206,13 @@ var table = [...]kind{
 			return errors.Is(err, locking.ErrTooManyWaiters) && fencing.OutcomeOf(err) == fencing.Failed
 		},
 		to: as(locking.ErrTooManyWaiters),
+	},
+	{
+		slug: SlugKeyReused, status: http.StatusUnprocessableEntity, outcome: fencing.Refused,
+		title: "The idempotency key was used for another commit",
+		text: "A commit of other resources or operations was answered under this key and resource before; key and resource say which. Tokens are no part of what is compared, the order of the operations is.\n\n" +
+			"Nothing was written.\n\nMake a new key for every new commit, and send a commit again exactly as it was.",
+		from: fromRefused(storage.ErrKeyReused), to: toRefused(storage.ErrKeyReused),
 	},
 }
 

@@ -66,6 +66,11 @@ func TestErrorsRoundTrip(t *testing.T) {
 		{refused(storage.ErrBelowMinimum), refused(storage.ErrBelowMinimum), storage.ErrBelowMinimum, "below-minimum", 409},
 		{refused(storage.ErrNotCounter), refused(storage.ErrNotCounter), storage.ErrNotCounter, "not-a-counter", 409},
 		{refused(storage.ErrCounterRange), refused(storage.ErrCounterRange), storage.ErrCounterRange, "counter-range", 409},
+		{
+			&storage.RefusedError{Op: storage.NoOp, Resource: "coupon:42", Key: "order-7", Reason: storage.ErrKeyReused},
+			&storage.RefusedError{Op: storage.NoOp, Resource: "coupon:42", Key: "order-7", Reason: storage.ErrKeyReused},
+			storage.ErrKeyReused, "idempotency-key-reused", 422,
+		},
 		{storage.ErrNotFound, storage.ErrNotFound, storage.ErrNotFound, "record-not-found", 404},
 		{held, held, locking.ErrHeld, "held", 423},
 		{&locking.HeldError{Resource: "a"}, &locking.HeldError{Resource: "a"}, locking.ErrHeld, "held", 423},
@@ -149,7 +154,7 @@ func TestTableOnlyGrows(t *testing.T) {
 		"stale-token 412", "token-required 428", "invalid 422", "too-large 413", "version-mismatch 412", "below-minimum 409",
 		"not-a-counter 409", "counter-range 409", "record-not-found 404", "held 423", "lease-lost 412", "numbers-exhausted 409",
 		"unsettled 409", "failed 503", "unknown 504", "refused 409", "malformed 400", "not-found 404", "method-not-allowed 405",
-		"unsupported-media-type 415", "raise-forbidden 403", "internal 500", "too-many-waiters 503",
+		"unsupported-media-type 415", "raise-forbidden 403", "internal 500", "too-many-waiters 503", "idempotency-key-reused 422",
 	}
 	var got []string
 	for _, p := range wire.Pages() {

@@ -4,9 +4,14 @@
 // # Guarantees
 //
 //   - One batch at a time. Items are taken in the order in which they came, each once.
+//
 //   - A caller whose context ends before its item was taken is told that the item failed;
 //     it will never be taken. After that it is told that the outcome is unknown.
+//
 //   - A lane has a goroutine from its first item until it is idle, and none else.
+//
+//   - Where nobody is in the lane and nobody in line, a caller may take the lane for itself,
+//     with Enter and Leave, and do its work on its own goroutine: alone, it pays for nothing.
 //
 // # What is not guaranteed
 //
@@ -18,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 )
@@ -39,9 +45,13 @@ type Lane[T, R any] struct {
 
 	mu      sync.Mutex // guards everything below; nothing blocks under it
 	queue   []*item[T, R]
-	running bool
+	running bool // a batch, or a caller between Enter and Leave
 	closed  bool
 	idle    sync.Cond // signalled when running becomes false
+
+	visit, visits int           // the caller in the lane, 0 if none; how many there were
+	patience      time.Duration // of those who come during this visit
+	timer         *time.Timer   // ends the visit; set once somebody waits
 }
 
 type item[T, R any] struct {
@@ -91,9 +101,14 @@ func (l *Lane[T, R]) join(ctx context.Context, values []T) ([]*item[T, R], error
 		items[i] = &item[T, R]{value: v, done: make(chan struct{})}
 	}
 	l.queue = append(l.queue, items...)
-	if !l.running && len(items) > 0 {
+	switch {
+	case len(items) == 0:
+	case !l.running:
 		l.running = true
 		go l.work()
+	case l.visit != 0 && l.timer == nil:
+		visit := l.visit
+		l.timer = time.AfterFunc(l.patience, func() { l.Leave(visit) })
 	}
 	return items, nil
 }
@@ -121,6 +136,60 @@ func (l *Lane[T, R]) wait(ctx context.Context, it *item[T, R]) R {
 		}
 	}
 	return l.gone(fencing.AsFailed(ctx.Err()))
+}
+
+// Enter takes the lane for its caller, if nobody is in it and nobody in line. What comes until
+// Leave gathers, and is the next batch; but it does not wait for longer than patience. visit
+// is for Leave; 0 if the lane was not to be had.
+func (l *Lane[T, R]) Enter(patience time.Duration) (visit int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running || l.closed {
+		return 0
+	}
+	l.running = true
+	l.visits++
+	l.visit, l.patience = l.visits, patience
+	return l.visit
+}
+
+// Leave lets those go on who came since Enter.
+func (l *Lane[T, R]) Leave(visit int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leave(visit)
+}
+
+// leave ends a visit, unless somebody else has ended it. Callers hold l.mu.
+func (l *Lane[T, R]) leave(visit int) {
+	if l.visit != visit {
+		return
+	}
+	l.visit = 0
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if len(l.queue) > 0 {
+		go l.work()
+		return
+	}
+	l.running = false
+	l.idle.Broadcast()
+}
+
+// Waiting returns how many items are in line and not taken.
+func (l *Lane[T, R]) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
+}
+
+// Idle reports whether nobody is in the lane, nor in line.
+func (l *Lane[T, R]) Idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.running
 }
 
 // work runs batches until nothing is in line.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/lane"
@@ -193,6 +194,59 @@ func TestClose(t *testing.T) {
 		wg.Wait()
 		<-closed
 	})
+}
+
+// TestEnter: who finds the lane empty has it to itself. What comes meanwhile is one batch, when the
+// visitor leaves, or when patience ends.
+func TestEnter(t *testing.T) {
+	t.Parallel()
+	for _, stays := range []time.Duration{time.Millisecond, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var batches []int
+			l := lane.New(10, func(take func() []int) []result {
+				batch := take()
+				batches = append(batches, len(batch))
+				return make([]result, len(batch))
+			}, gone)
+			visit := l.Enter(time.Second)
+			if visit == 0 || l.Enter(time.Second) != 0 || l.Idle() {
+				t.Error("the lane was had by nobody, or by two")
+			}
+			began := time.Now()
+			var wg sync.WaitGroup
+			for i := range 3 {
+				wg.Go(func() { l.Do(t.Context(), i) })
+			}
+			synctest.Wait()
+			if got := l.Waiting(); got != 3 {
+				t.Errorf("%d wait, want 3", got)
+			}
+			wg.Go(func() {
+				time.Sleep(stays)
+				l.Leave(visit) // late: it must not let anybody in a second time
+			})
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if fmt.Sprint(batches) != "[3]" {
+				t.Errorf("after %v: got batches of %v, want one of 3", time.Since(began), batches)
+			}
+			second := l.Enter(time.Second)
+			if second == 0 {
+				t.Error("the lane is not empty after its batch")
+			}
+			l.Leave(visit)
+			if l.Idle() {
+				t.Error("who had left already let another visitor out")
+			}
+			l.Leave(second)
+			l.Leave(second)
+			wg.Wait()
+			l.Close()
+			if l.Enter(time.Second) != 0 {
+				t.Error("a closed lane was entered")
+			}
+		})
+	}
 }
 
 // TestMany is for the race detector: every item is answered once, with its own result.

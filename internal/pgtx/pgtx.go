@@ -107,6 +107,27 @@ func Call(ctx context.Context, pool *pgxpool.Pool, l Limits, read func(pgx.Rows)
 	return Committed(conn.Conn(), tag, err)
 }
 
+// One runs a statement that is a transaction of its own, and scans its one row, in one round trip.
+// found says whether there was one. The error has an outcome: where the answer is lost, or came
+// back before a synchronous standby had it, it is unknown.
+func One(ctx context.Context, conn *pgxpool.Conn, dest []any, sql string, args ...any) (found bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, fencing.AsFailed(err)
+	}
+	Forget(conn.Conn())
+	rows, err := conn.Query(ctx, sql, args...)
+	if err == nil {
+		if found = rows.Next(); found {
+			err = rows.Scan(dest...)
+		}
+		rows.Close() // reads to the end: an error of the commit comes behind the row
+		if rows.Err() != nil {
+			err = rows.Err()
+		}
+	}
+	return found, Committed(conn.Conn(), rows.CommandTag(), err)
+}
+
 // Row makes what [Call] reads one row with.
 func Row(dest ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {

@@ -21,3 +21,11 @@ func (s *Sender) Trips() int {
 	defer s.mu.Unlock()
 	return s.trips
 }
+
+// Next begins the next round trip, as if one had hung.
+func (s *Sender) Next() {
+	s.mu.Lock()
+	s.trips++
+	s.mu.Unlock()
+	s.next()
+}

@@ -22,6 +22,7 @@ type Script struct {
 	src   string
 	sha   string
 	reads bool
+	joint *Joint // how several calls are one; nil: they are not
 }
 
 // NewScript joins parts, a common beginning and the script itself, to one script.
@@ -62,6 +63,7 @@ func (s *Script) Run(ctx context.Context, c redis.UniversalClient, call Call) ([
 		cmd = s.command(ctx, "eval", s.src, call)
 		_ = c.Process(ctx, cmd)
 	}
+	reload(ctx, c, cmd.Err())
 	return s.reply(cmd)
 }
 
@@ -107,7 +109,8 @@ func (s *Script) pipeline(ctx context.Context, c redis.UniversalClient, name, bo
 		cmds[k] = s.command(ctx, name, body, calls[i])
 		_ = pipe.Process(ctx, cmds[k])
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, err := pipe.Exec(ctx) // the first one's; each command has its own
+	reload(ctx, c, err)
 	return cmds
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +16,10 @@ import (
 // round trips are under way, calls gather, and the next round trip takes all of them.
 // Where few calls run at once each is sent by itself, on its caller's goroutine, at no cost.
 //
+// Calls of a script with a [Joint] that are in one pipeline are one script, as far as its
+// bounds allow. A server that refuses that for their keys (it is one of a cluster, or the user
+// may not touch all of them) ran nothing: they are sent by themselves, and so is what follows.
+//
 // Over a Redis Cluster each call is sent by itself: a pipeline there waits for its slowest
 // server, and callers of the others with it.
 //
@@ -25,6 +30,7 @@ type Sender struct {
 	client   redis.UniversalClient
 	alone    bool // no pipelines
 	patience time.Duration
+	apart    atomic.Bool // the server has refused calls that were joined
 
 	mu    sync.Mutex // guards what follows; nothing blocks under it
 	trips int        // under way
@@ -48,8 +54,8 @@ type sending struct {
 	ctx    context.Context
 	script *Script
 	call   Call
-	sent   bool // guarded by the Sender's mu
-	reply  Reply
+	sent   bool          // guarded by the Sender's mu
+	reply  Reply         // set by who sends
 	done   chan struct{} // closed when reply is there
 }
 
@@ -141,27 +147,25 @@ func (s *Sender) next() {
 func (s *Sender) send(batch []*sending) {
 	ctx, cancel := bound(batch)
 	defer cancel()
-	all := make([]int, len(batch))
-	for i := range all {
-		all[i] = i
-	}
-	replies := make([]Reply, len(batch))
-	var missed []int
-	for i, cmd := range s.pipeline(ctx, batch, all, false) {
-		if unknownScript(cmd.Err()) {
-			missed = append(missed, i)
-			continue
+	runs := s.plan(batch)
+	var again []run
+	for i, cmd := range s.pipeline(ctx, runs, false) {
+		switch {
+		case unknownScript(cmd.Err()):
+			again = append(again, runs[i])
+		case runs[i].parted(cmd.Err()):
+			s.apart.Store(true)
+			again = single(again, runs[i].of)
+		default:
+			runs[i].answer(cmd)
 		}
-		replies[i].Values, replies[i].Err = batch[i].script.reply(cmd)
 	}
-	for k, cmd := range s.pipeline(ctx, batch, missed, true) {
-		i := missed[k]
-		replies[i].Values, replies[i].Err = batch[i].script.reply(cmd)
+	for i, cmd := range s.pipeline(ctx, again, true) {
+		again[i].answer(cmd)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, it := range batch {
-		it.reply = replies[i]
+	for _, it := range batch {
 		close(it.done)
 	}
 }
@@ -182,20 +186,19 @@ func bound(batch []*sending) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-func (s *Sender) pipeline(ctx context.Context, batch []*sending, which []int, source bool) []once {
-	if len(which) == 0 {
+func (s *Sender) pipeline(ctx context.Context, runs []run, source bool) []once {
+	if len(runs) == 0 {
 		return nil
 	}
 	pipe := s.client.Pipeline()
-	cmds := make([]once, len(which))
-	for k, i := range which {
-		it := batch[i]
-		name, body := "evalsha", it.script.sha
+	cmds := make([]once, len(runs))
+	for i, r := range runs {
+		name, body := "evalsha", r.script.sha
 		if source {
-			name, body = "eval", it.script.src
+			name, body = "eval", r.script.src
 		}
-		cmds[k] = it.script.command(ctx, name, body, it.call)
-		_ = pipe.Process(ctx, cmds[k])
+		cmds[i] = r.script.command(ctx, name, body, r.call)
+		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	return cmds

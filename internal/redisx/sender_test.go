@@ -225,3 +225,55 @@ func TestSenderLosesReplies(t *testing.T) {
 		t.Errorf("after the pause: %v", err)
 	}
 }
+
+// TestSenderSentAndLeft: who leaves a pipeline that is under way does not know, unless the
+// script only reads; nobody else of the pipeline notices, whoever has how much time.
+func TestSenderSentAndLeft(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartRedis(t, nil)
+	s, c, h := sender(t, server)
+	get := redisx.NewReadScript("return {redis.call('GET', KEYS[1]) or 'none', ARGV[1]}")
+	key := testenv.Unique(t, "left")
+	h.gate.Lock()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { _, _ = s.Run(t.Context(), incr, call(key, "")) })
+	}
+	testenv.Eventually(t, 10*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	long, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run := func(ctx context.Context, script *redisx.Script) <-chan error {
+		result := make(chan error, 1)
+		go func() {
+			_, err := s.Run(ctx, script, call(key, ""))
+			result <- err
+		}()
+		return result
+	}
+	wrote, read := run(ctx, incr), run(ctx, get)
+	stayed := []<-chan error{run(t.Context(), incr), run(long, incr)}
+	testenv.Eventually(t, 10*time.Second, "four more wait", func() bool { return s.Waiting() == 4 })
+	server.Pause()
+	h.gate.Unlock()
+	s.Next()
+	testenv.Eventually(t, 10*time.Second, "all are sent", func() bool { return s.Waiting() == 0 })
+	leave()
+	if err := <-wrote; fencing.OutcomeOf(err) != fencing.Unknown || !errors.Is(err, context.Canceled) {
+		t.Errorf("a script that writes: got %v, want unknown", err)
+	}
+	if err := <-read; fencing.OutcomeOf(err) != fencing.Failed || !errors.Is(err, context.Canceled) {
+		t.Errorf("a script that reads: got %v, want failed", err)
+	}
+	server.Resume()
+	for _, result := range stayed {
+		if err := <-result; err != nil {
+			t.Errorf("who stayed: %v", err)
+		}
+	}
+	wg.Wait()
+	if n, err := c.Get(t.Context(), key).Int(); err != nil || n != 6 {
+		t.Errorf("%d calls were carried out, want 6; %v", n, err)
+	}
+}

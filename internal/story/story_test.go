@@ -81,7 +81,7 @@ func storeBackend(tb testing.TB, name string) (b storage.Backend) {
 	var err error
 	switch name {
 	case "memory":
-		b = memstore.New()
+		b = memstore.New(nil)
 	case "redis":
 		b, err = redisstore.New(tb.Context(), redisClient(tb, testenv.SharedRedis(tb)), nil)
 	case "postgres":
@@ -141,7 +141,7 @@ func play(t *testing.T, setup story.Setup, mode story.Mode) story.Result {
 // TestSimulatedPause tells it where there is no SIGSTOP.
 func TestSimulatedPause(t *testing.T) {
 	t.Parallel()
-	setup := story.Setup{Lock: memlock.New(), Store: memstore.New(), TTL: 300 * time.Millisecond, Start: inGoroutines}
+	setup := story.Setup{Lock: memlock.New(), Store: memstore.New(nil), TTL: 300 * time.Millisecond, Start: inGoroutines}
 	for _, mode := range story.Modes() {
 		play(t, setup, mode)
 	}
@@ -184,7 +184,7 @@ func mode(t *testing.T, name string) story.Mode {
 // TestABrokenFenceIsSeen breaks the store's check: the story must not claim success.
 func TestABrokenFenceIsSeen(t *testing.T) {
 	t.Parallel()
-	setup := story.Setup{Lock: memlock.New(), Store: unfenced{memstore.New()}, TTL: 300 * time.Millisecond, Start: inGoroutines}
+	setup := story.Setup{Lock: memlock.New(), Store: unfenced{memstore.New(nil)}, TTL: 300 * time.Millisecond, Start: inGoroutines}
 	for _, name := range []string{"fence", "gap-grant"} {
 		res, err := story.Run(t.Context(), setup, mode(t, name))
 		if err != nil {
@@ -215,7 +215,7 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	setup := story.Setup{
-		Lock: memlock.New(), Store: memstore.New(), TTL: time.Minute, Start: inProcesses,
+		Lock: memlock.New(), Store: memstore.New(nil), TTL: time.Minute, Start: inProcesses,
 		Between: func(context.Context) error { cancel(); return nil },
 	}
 	start := time.Now()
@@ -229,7 +229,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	setup := story.Setup{Lock: memlock.New(), Store: memstore.New(), TTL: 300 * time.Millisecond, Start: inGoroutines}
+	setup := story.Setup{Lock: memlock.New(), Store: memstore.New(nil), TTL: 300 * time.Millisecond, Start: inGoroutines}
 	res := play(t, setup, mode(t, "fence"))
 	rep := story.NewReport("memory", "memory", "simulated", []story.Result{res})
 	out, err := json.Marshal(rep)

@@ -3,60 +3,63 @@
 // # Guarantees
 //
 // Those of package storage, for as long as the process lives. One mutex makes every
-// operation one atomic step.
+// operation one atomic step. A resource that has no records costs its name, and 64 bytes at most
+// on average where there are many.
 //
 // # What is not guaranteed
 //
 // Nothing outlives the process. That loss needs no incarnation: the data is lost with
 // the marks.
+//
+// # Clocks
+//
+// The process's monotonic clock tells when an idempotency record is overdue.
 package memstore
 
 import (
-	"bytes"
 	"context"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/storage"
 )
 
+// Options tunes [New]. Nil and the zero value mean the defaults.
+type Options struct {
+	// KeyRetention is how long the answer to a commit with an idempotency key is kept at least;
+	// negative: for ever. After it, and once the commit's token is not the mark any more, later
+	// commits of the resource with a key remove it. Default: 24 h.
+	KeyRetention time.Duration
+}
+
 // Backend is a storage.Backend in memory. It is safe for concurrent use and never
 // blocks: contexts are looked at once, before anything is done.
 type Backend struct {
-	mu        sync.Mutex // guards everything below; nothing blocks under it
-	resources map[string]*resource
-}
+	retention time.Duration
 
-type resource struct {
-	mark    fencing.Mark
-	base    int64 // highest version of a deleted record
-	records map[string]storage.Record
+	mu      sync.Mutex // guards everything below; nothing blocks under it
+	marks   marks
+	bases   map[string]int64                     // the highest version of a resource's deleted records, where there are any
+	records map[string]map[string]storage.Record // by resource and key
+	answers map[string]*answers                  // by resource
 }
 
 var _ storage.Backend = (*Backend)(nil)
 
 // New returns an empty backend.
-func New() *Backend { return &Backend{resources: map[string]*resource{}} }
-
-// mark returns a resource's mark. Callers hold b.mu.
-func (b *Backend) mark(name string) fencing.Mark {
-	if r, ok := b.resources[name]; ok {
-		return r.mark
+func New(o *Options) *Backend {
+	opt := Options{}
+	if o != nil {
+		opt = *o
 	}
-	return fencing.Absent(0)
-}
-
-// resource returns a resource to be written to. Callers hold b.mu.
-func (b *Backend) resource(name string) *resource {
-	r, ok := b.resources[name]
-	if !ok {
-		r = &resource{mark: fencing.Absent(0), records: map[string]storage.Record{}}
-		b.resources[name] = r
+	if opt.KeyRetention == 0 {
+		opt.KeyRetention = 24 * time.Hour
 	}
-	return r
+	return &Backend{
+		retention: opt.KeyRetention, marks: newMarks(),
+		bases: map[string]int64{}, records: map[string]map[string]storage.Record{}, answers: map[string]*answers{},
+	}
 }
 
 // change replaces a resource's mark.
@@ -66,10 +69,10 @@ func (b *Backend) change(ctx context.Context, name string, op func(fencing.Mark)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := b.mark(name)
+	before := b.marks.get(name)
 	after, err := op(before)
 	if err == nil && after != before {
-		b.resource(name).mark = after
+		err = b.marks.set(name, after)
 	}
 	return err
 }
@@ -96,7 +99,7 @@ func (b *Backend) Mark(ctx context.Context, name string) (fencing.Mark, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mark(name), nil
+	return b.marks.get(name), nil
 }
 
 // Apply implements storage.Backend.
@@ -116,91 +119,35 @@ func (b *Backend) apply(c storage.Commit) (storage.Result, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := storage.View{
-		Marks:   map[string]fencing.Mark{},
+		Marks:   make(map[string]fencing.Mark, len(c.Tokens)),
 		Bases:   map[string]int64{},
-		Records: map[storage.RecordID]storage.Record{},
+		Records: make(map[storage.RecordID]storage.Record, len(c.Ops)),
+	}
+	id, keyed := c.KeyID()
+	if keyed {
+		var err error
+		if v.Answer, err = b.answer(id); err != nil {
+			return storage.Result{}, err
+		}
 	}
 	for _, t := range c.Tokens {
-		v.Marks[t.Resource] = b.mark(t.Resource)
-		if r, ok := b.resources[t.Resource]; ok {
-			v.Bases[t.Resource] = r.base
+		v.Marks[t.Resource] = b.marks.get(t.Resource)
+		if base := b.bases[t.Resource]; base > 0 {
+			v.Bases[t.Resource] = base
 		}
 	}
 	for _, op := range c.Ops {
-		if r, ok := b.resources[op.Resource]; ok {
-			if rec, ok := r.records[op.Key]; ok {
-				v.Records[op.ID()] = rec
-			}
+		if rec, ok := b.records[op.Resource][op.Key]; ok {
+			v.Records[op.ID()] = rec
 		}
 	}
 	res, ch, err := storage.Evaluate(c, v)
+	if ch.Answer != nil {
+		b.remember(id, *ch.Answer)
+	}
 	if err != nil {
 		return storage.Result{}, err
 	}
-	for _, rec := range ch.Put {
-		rec.Value = bytes.Clone(rec.Value)
-		b.resource(rec.Resource).records[rec.Key] = rec
-	}
-	for _, id := range ch.Deleted {
-		delete(b.resource(id.Resource).records, id.Key)
-	}
-	for name, base := range ch.Bases {
-		b.resource(name).base = base
-	}
+	b.write(ch)
 	return res, nil
-}
-
-// Get implements storage.Backend.
-func (b *Backend) Get(ctx context.Context, name, key string) (storage.Record, error) {
-	if err := ctx.Err(); err != nil {
-		return storage.Record{}, fencing.AsFailed(err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.get(name, key)
-}
-
-func (b *Backend) get(name, key string) (storage.Record, error) {
-	if r, ok := b.resources[name]; ok {
-		if rec, ok := r.records[key]; ok {
-			rec.Value = bytes.Clone(rec.Value)
-			return rec, nil
-		}
-	}
-	return storage.Record{}, storage.ErrNotFound
-}
-
-// GetFenced implements storage.Backend.
-func (b *Backend) GetFenced(ctx context.Context, t fencing.Token, key string) (storage.Record, error) {
-	if err := ctx.Err(); err != nil {
-		return storage.Record{}, fencing.AsFailed(err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.mark(t.Resource).Current(t); err != nil {
-		return storage.Record{}, err
-	}
-	return b.get(t.Resource, key)
-}
-
-// List implements storage.Backend.
-func (b *Backend) List(ctx context.Context, name, prefix, after string, limit int) ([]storage.Record, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fencing.AsFailed(err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r, ok := b.resources[name]
-	if !ok {
-		return nil, nil
-	}
-	var list []storage.Record
-	for _, key := range slices.Sorted(maps.Keys(r.records)) {
-		if strings.HasPrefix(key, prefix) && key > after && len(list) < limit {
-			rec := r.records[key]
-			rec.Value = bytes.Clone(rec.Value)
-			list = append(list, rec)
-		}
-	}
-	return list, nil
 }

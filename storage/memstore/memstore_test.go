@@ -1,6 +1,7 @@
 package memstore_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -12,12 +13,18 @@ import (
 
 var harness = storagetest.Harness{
 	New: func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
-		b := memstore.New()
+		b := memstore.New(nil)
 		s, err := storage.New(b, &storage.Options{Mode: mode})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return storagetest.Subject{Store: s, Fence: s, Backend: b}
+	},
+	Aged: func(_ testing.TB, s storagetest.Subject, resource string) {
+		s.Backend.(*memstore.Backend).Age(resource)
+	},
+	Sweep: func(ctx context.Context, s storagetest.Subject) (removed int, err error) {
+		return s.Backend.(*memstore.Backend).Sweep(ctx)
 	},
 }
 
@@ -29,8 +36,9 @@ func TestSuite(t *testing.T) {
 func TestRule(t *testing.T) {
 	t.Parallel()
 	storagetest.RunRule(t, harness, storagetest.Rule{
-		Set: func(_ testing.TB, s storagetest.Subject, resource string, state fencingtest.State) {
-			s.Backend.(*memstore.Backend).SetMark(resource, state.Seen())
+		Set: func(tb testing.TB, s storagetest.Subject, resource string, state fencingtest.State) {
+			tb.Helper()
+			s.Backend.(*memstore.Backend).SetMark(tb, resource, state.Seen())
 		},
 		Incarnations: true, // memory has none; a retired mark is what one would look like
 	})

@@ -1,36 +1,126 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/storage"
 )
 
-// Apply implements storage.Backend. Each commit is a transaction of its own, one after the
-// other.
+const (
+	// laneMost is how many commits a batch has at most.
+	laneMost = 256
+	// laneBytes is how large a commit may be to travel with others: what is larger would hold
+	// them up.
+	laneBytes = 256 << 10
+	// laneIdle, laneWait and laneTime bound a batch, which belongs to no caller: between two
+	// statements, for a lock (none is expected), and in all; and how long one waits for a
+	// connection.
+	laneIdle = 2 * time.Second
+	laneWait = time.Second
+	laneTime = 10 * time.Second
+	// attempts is how often a commit is tried alone that a deadlock or a serialization failure
+	// ended, and how often one of several resources is sent again because a mark was locked.
+	attempts = 5
+)
+
+// Apply implements storage.Backend. Commits that come while others are on their way to the disk
+// are carried out together, as one transaction; one that comes alone does not wait. A commit
+// that has to wait for a mark leaves the others.
 func (b *Backend) Apply(ctx context.Context, batch []storage.Commit) []storage.Outcome {
 	out := make([]storage.Outcome, len(batch))
+	if len(batch) == 1 {
+		out[0] = b.follow(ctx, batch[0], b.first(ctx, batch[0]))
+		return out
+	}
+	small := slices.DeleteFunc(slices.Clone(batch), large)
+	verdicts := b.lane.Do(ctx, own(small)...)
 	for i, c := range batch {
-		out[i].Result, out[i].Err = b.apply(ctx, c)
+		v := verdict{next: alone}
+		if !large(c) {
+			v, verdicts = verdicts[0], verdicts[1:]
+		}
+		out[i] = b.follow(ctx, c, v)
 	}
 	return out
 }
 
-// apply tries a commit again as long as it surely did not happen for no reason of its own.
-func (b *Backend) apply(ctx context.Context, c storage.Commit) (storage.Result, error) {
-	for n := 1; ; n++ {
-		res, err := b.attempt(ctx, c)
-		if n == attempts || !again(err) || !pause(ctx, n) {
-			return res, err
+// first is the first attempt of one commit.
+func (b *Backend) first(ctx context.Context, c storage.Commit) verdict {
+	if large(c) {
+		return verdict{next: alone}
+	}
+	if l := b.lines.open(c); l != nil {
+		return b.lines.wait(ctx, l, c)
+	}
+	if visit := b.lane.Enter(laneWait); visit != 0 {
+		defer b.lane.Leave(visit)
+		return b.solo(ctx, c)
+	}
+	return b.lane.Do(ctx, own([]storage.Commit{c})...)[0]
+}
+
+// solo carries out a commit on its caller's goroutine and in its context.
+func (b *Backend) solo(ctx context.Context, c storage.Commit) verdict {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return verdict{Outcome: storage.Outcome{Err: fencing.AsFailed(err)}}
+	}
+	defer conn.Release()
+	if v, done := b.one(ctx, conn, c); done {
+		return v
+	}
+	return b.carry(ctx, conn, pgtx.Limits{Idle: b.o.MaxIdle}, []storage.Commit{c}, false)[0]
+}
+
+// follow goes on with a commit for as long as it surely did not happen for no reason of its own.
+func (b *Backend) follow(ctx context.Context, c storage.Commit, v verdict) storage.Outcome {
+	for n := 1; v.next == busy; n++ {
+		switch {
+		case len(c.Tokens) == 1:
+			v = b.lines.wait(ctx, b.lines.join(c), c)
+		case n < attempts && pause(ctx, n):
+			v = b.first(ctx, c)
+		default:
+			v.next = alone
 		}
 	}
+	if v.next == alone {
+		return b.apply(ctx, c)
+	}
+	return v.Outcome
+}
+
+// apply carries out a commit alone, and waits for its marks. Only so many do that at once: they
+// must not take all connections away from the others.
+func (b *Backend) apply(ctx context.Context, c storage.Commit) storage.Outcome {
+	select {
+	case b.slow <- struct{}{}:
+		defer func() { <-b.slow }()
+	case <-ctx.Done():
+		return storage.Outcome{Err: fencing.AsFailed(ctx.Err())}
+	}
+	for n := 1; ; n++ {
+		out := b.attempt(ctx, c)
+		if n == attempts || !again(out.Err) || !pause(ctx, n) {
+			return out
+		}
+	}
+}
+
+func (b *Backend) attempt(ctx context.Context, c storage.Commit) storage.Outcome {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return storage.Outcome{Err: fencing.AsFailed(err)}
+	}
+	defer conn.Release()
+	return b.carry(ctx, conn, pgtx.Limits{Idle: b.o.MaxIdle}, []storage.Commit{c}, true)[0].Outcome
 }
 
 // pause waits a little, more the more often it was tried; false if the context ends first.
@@ -38,107 +128,55 @@ func pause(ctx context.Context, n int) bool {
 	return pgtx.Pause(ctx, time.Duration(1+rand.IntN(4*n))*time.Millisecond)
 }
 
-func (b *Backend) attempt(ctx context.Context, c storage.Commit) (storage.Result, error) {
-	conn, err := b.pool.Acquire(ctx)
+// runLane carries out one batch.
+func (b *Backend) runLane(take func() []storage.Commit) []verdict {
+	wait, cancel := context.WithTimeout(context.Background(), laneTime)
+	defer cancel()
+	conn, err := b.pool.Acquire(wait)
 	if err != nil {
-		return storage.Result{}, fencing.AsFailed(err)
+		return unreached(take(), err)
 	}
 	defer conn.Release()
-	defer pgtx.Rollback(ctx, conn)
-	v, err := b.view(ctx, conn, c)
-	if err != nil {
-		return storage.Result{}, err
+	// Those who were just answered come again, if they get to run: else every other batch would
+	// be theirs, and each half as large. One at a time is as good as two, and better for one
+	// hot resource.
+	runtime.Gosched()
+	commits := take()
+	if len(commits) == 0 {
+		return nil
 	}
-	res, ch, err := storage.Evaluate(c, v)
-	if err != nil {
-		return storage.Result{}, err
+	ctx, end := context.WithTimeout(context.Background(), laneTime)
+	defer end()
+	if len(commits) == 1 {
+		if v, done := b.one(ctx, conn, commits[0]); done {
+			return []verdict{v}
+		}
 	}
-	if err := write(ctx, conn, ch); err != nil {
-		return storage.Result{}, err
-	}
-	return res, nil
+	return b.carry(ctx, conn, pgtx.Limits{Idle: min(laneIdle, b.o.MaxIdle), Wait: laneWait}, commits, false)
 }
 
-// view begins the transaction, locks the marks and reads what the commit is judged by. The
-// records are read by a statement behind the one that locks: its snapshot is younger than the
-// wait.
-func (b *Backend) view(ctx context.Context, conn *pgxpool.Conn, c storage.Commit) (storage.View, error) {
-	v := storage.View{Marks: map[string]fencing.Mark{}, Records: map[storage.RecordID]storage.Record{}}
-	seen := map[storage.RecordID]bool{}
-	var resources, keys []string
+func unreached(commits []storage.Commit, err error) []verdict {
+	return slices.Repeat([]verdict{{Outcome: storage.Outcome{Err: fencing.AsFailed(err)}}}, len(commits))
+}
+
+// own copies what the caller may change: it can be gone, its context at an end, while the
+// batch is still on its way.
+func own(commits []storage.Commit) []storage.Commit {
+	list := slices.Clone(commits)
+	for i := range list {
+		c := &list[i]
+		c.Tokens, c.Ops = slices.Clone(c.Tokens), slices.Clone(c.Ops)
+		for j := range c.Ops {
+			c.Ops[j].Value = bytes.Clone(c.Ops[j].Value)
+		}
+	}
+	return list
+}
+
+func large(c storage.Commit) bool {
+	n := 0
 	for _, op := range c.Ops {
-		if id := op.ID(); !seen[id] {
-			seen[id] = true
-			resources, keys = append(resources, id.Resource), append(keys, id.Key)
-		}
+		n += len(op.Key) + len(op.Value)
 	}
-	_, bases, err := b.enter(ctx, conn, c.Tokens,
-		func(batch *pgx.Batch) { batch.Queue(recordsSQL, resources, keys) },
-		func(br pgx.BatchResults) error {
-			rows, err := br.Query()
-			if err != nil {
-				return err
-			}
-			list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storage.Record])
-			for _, rec := range list {
-				v.Records[storage.RecordID{Resource: rec.Resource, Key: rec.Key}] = rec
-			}
-			return err
-		})
-	if err != nil {
-		return v, err
-	}
-	v.Bases = bases
-	for _, t := range c.Tokens {
-		v.Marks[t.Resource] = fencing.Mark{Number: t.Number, Grant: t.Grant} // as the lock found it
-	}
-	return v, nil
-}
-
-// write sends the changes and COMMIT in one round trip.
-func write(ctx context.Context, conn *pgxpool.Conn, ch storage.Changes) error {
-	batch := &pgx.Batch{}
-	if len(ch.Put) > 0 {
-		var resources, keys []string
-		var values [][]byte
-		var versions []int64
-		for _, rec := range ch.Put {
-			if rec.Value == nil {
-				rec.Value = []byte{} // nil would be sent as NULL
-			}
-			resources, keys = append(resources, rec.Resource), append(keys, rec.Key)
-			values, versions = append(values, rec.Value), append(versions, rec.Version)
-		}
-		batch.Queue(putSQL, resources, keys, values, versions)
-	}
-	if len(ch.Deleted) > 0 {
-		var resources, keys []string
-		for _, id := range ch.Deleted {
-			resources, keys = append(resources, id.Resource), append(keys, id.Key)
-		}
-		batch.Queue(deleteSQL, resources, keys)
-	}
-	if len(ch.Bases) > 0 {
-		var resources []string
-		var bases []int64
-		for resource, base := range ch.Bases {
-			resources, bases = append(resources, resource), append(bases, base)
-		}
-		batch.Queue(basesSQL, resources, bases)
-	}
-	writes := batch.Len()
-	batch.Queue("commit")
-	if err := ctx.Err(); err != nil {
-		return fencing.AsFailed(err)
-	}
-	pgtx.Forget(conn.Conn())
-	br := conn.SendBatch(ctx, batch)
-	defer br.Close()
-	for range writes {
-		if _, err := br.Exec(); err != nil {
-			return pgtx.Before(err, true)
-		}
-	}
-	tag, err := br.Exec()
-	return pgtx.Committed(conn.Conn(), tag, err)
+	return n > laneBytes
 }

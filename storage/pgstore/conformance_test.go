@@ -29,7 +29,12 @@ func harness(change ...func(*pgxpool.Config)) storagetest.Harness {
 			}
 			return storagetest.Subject{Store: s, Fence: s, Backend: b}
 		},
-		Update: update,
+		Update:     update,
+		UpdateOnce: updateOnce,
+		Aged:       aged,
+		Sweep: func(ctx context.Context, s storagetest.Subject) (int, error) {
+			return s.Backend.(*pgstore.Backend).Sweep(ctx)
+		},
 		Checks: 60,
 	}
 }
@@ -39,16 +44,38 @@ func update(ctx context.Context, s storagetest.Subject,
 	fn func(ctx context.Context, write func(resource, key string, value []byte) error) error,
 	tokens ...fencing.Token,
 ) error {
-	return s.Backend.(*pgstore.Backend).Update(ctx, func(tx pgx.Tx) error {
-		return fn(ctx, func(resource, key string, value []byte) error {
-			if value == nil {
-				value = []byte{}
-			}
-			_, err := tx.Exec(ctx, `insert into fencegate.records values ($1, $2, $3, 1)
-				on conflict (resource, key) do update set value = excluded.value, version = records.version + 1`, resource, key, value)
-			return err
-		})
-	}, tokens...)
+	return s.Backend.(*pgstore.Backend).Update(ctx, func(tx pgx.Tx) error { return fn(ctx, writer(ctx, tx)) }, tokens...)
+}
+
+func updateOnce(ctx context.Context, s storagetest.Subject, key string,
+	fn func(ctx context.Context, write func(resource, key string, value []byte) error) error,
+	tokens ...fencing.Token,
+) (replayed bool, err error) {
+	return s.Backend.(*pgstore.Backend).UpdateOnce(ctx, key, func(tx pgx.Tx) error { return fn(ctx, writer(ctx, tx)) }, tokens...)
+}
+
+func writer(ctx context.Context, tx pgx.Tx) func(resource, key string, value []byte) error {
+	return func(resource, key string, value []byte) error {
+		if value == nil {
+			value = []byte{}
+		}
+		_, err := tx.Exec(ctx, `insert into fencegate.records values ($1, $2, $3, 1)
+			on conflict (resource, key) do update set value = excluded.value, version = records.version + 1`, resource, key, value)
+		return err
+	}
+}
+
+// aged needs the rights of the owner: nobody else changes idempotency records.
+func aged(tb testing.TB, s storagetest.Subject, resource string) {
+	tb.Helper()
+	owner, err := pgx.Connect(tb.Context(), s.Backend.(*pgstore.Backend).URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer owner.Close(context.WithoutCancel(tb.Context()))
+	if _, err := owner.Exec(tb.Context(), "update fencegate.answers set created_at = created_at - interval '2 days' where resource = $1", resource); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func TestStorage(t *testing.T) {

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -242,7 +243,7 @@ func TestRaiseTimeout(t *testing.T) {
 	}
 }
 
-// raiser raises a token just before the batch is sent that asks why a token was refused.
+// raiser raises a token behind the statement that asks why a token was refused, or before it.
 type raiser struct {
 	once  sync.Once
 	raise func()
@@ -256,7 +257,10 @@ func (r *raiser) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 }
 func (*raiser) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*raiser) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-func (*raiser) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (r *raiser) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "for each resource") {
+		r.once.Do(r.raise)
+	}
 	return ctx
 }
 func (*raiser) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
@@ -265,22 +269,35 @@ func (*raiser) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) 
 // reason is asked for, is neither refused nor applied unchecked: it is tried again.
 func TestRaisedInBetween(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{"commit", "update"} {
+	for _, way := range []string{"commit", "keyed", "answered", "update"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			url := pgtxtest.Database(t)
 			other := backend(t, pgtxtest.Open(t, url), nil)
 			tok := token("r", 1)
+			once := putOf(tok, "k", "v")
+			once.Key = "once"
 			r := &raiser{raise: func() {
-				if err := other.Raise(t.Context(), tok); err != nil {
+				err := other.Raise(t.Context(), tok)
+				if way == "answered" { // and it is over again: the fence alone would refuse what was applied
+					err = errors.Join(err, other.Apply(t.Context(), []storage.Commit{once})[0].Err, other.Retire(t.Context(), tok))
+				}
+				if err != nil {
 					t.Error(err)
 				}
 			}}
 			b := backend(t, pgtxtest.Open(t, url, func(c *pgxpool.Config) { c.ConnConfig.Tracer = r }), nil)
 			var err error
-			if way == "commit" {
+			switch way {
+			case "commit":
 				err = put(t.Context(), b, tok, "k", "v")
-			} else {
+			case "keyed", "answered":
+				out := b.Apply(t.Context(), []storage.Commit{once})[0]
+				err = out.Err
+				if out.Result.Replayed != (way == "answered") {
+					t.Errorf("got replayed = %t", out.Result.Replayed)
+				}
+			case "update":
 				err = b.Update(t.Context(), func(tx pgx.Tx) error {
 					_, err := tx.Exec(t.Context(), "insert into fencegate.records values ('r', 'k', 'v', 1)")
 					return err
@@ -296,7 +313,7 @@ func TestRaisedInBetween(t *testing.T) {
 // TestDeadlockIsTriedAgain: a transaction from outside takes the marks in the other order.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	pool := pgtxtest.Open(t, pgtxtest.Database(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["deadlock_timeout"] = "50ms" })
+	pool := pgtxtest.Open(t, pgtxtest.Database(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["deadlock_timeout"] = "1s" })
 	b := backend(t, pool, nil)
 	one, two := raise(t, b, "one", 1), raise(t, b, "two", 1)
 	tx := owner(t, pool, "set local deadlock_timeout = '1min'") // the commit shall find the deadlock
@@ -350,6 +367,8 @@ func TestRoundTrips(t *testing.T) {
 	b := backend(t, pgtxtest.Open(t, pgtxtest.Database(t), p.through(t)), nil)
 	tok := raise(t, b, "r", 1)
 	stale := token("r", 1)
+	apply := func(c storage.Commit) error { return b.Apply(t.Context(), []storage.Commit{c})[0].Err }
+	name := func(what string, n int64) string { return fmt.Sprintf("%s-%d", what, n) }
 	ops := map[string]func(n int64) error{
 		"raise":      func(n int64) error { return b.Raise(t.Context(), token("a", n)) },
 		"evict":      func(n int64) error { return b.Evict(t.Context(), token("b", n)) },
@@ -357,13 +376,30 @@ func TestRoundTrips(t *testing.T) {
 		"fencedread": func(int64) error { _, err := b.GetFenced(t.Context(), tok, "k"); return err },
 		"mark":       func(int64) error { _, err := b.Mark(t.Context(), "r"); return err },
 		"commit":     func(int64) error { return put(t.Context(), b, tok, "k", "v") },
-		"stale":      func(int64) error { return put(t.Context(), b, stale, "k", "v") },
-		"update":     func(int64) error { return b.Update(t.Context(), func(pgx.Tx) error { return nil }, tok) },
+		"new":        func(n int64) error { return put(t.Context(), b, tok, name("new", n), "v") },
+		"add": func(int64) error {
+			return apply(storage.Commit{Tokens: []fencing.Token{tok}, Ops: []storage.Op{storage.Add("r", "n", 1, 0)}})
+		},
+		"two": func(int64) error {
+			return apply(storage.Commit{Tokens: []fencing.Token{tok}, Ops: []storage.Op{storage.Add("r", "n", 1, 0), storage.Delete("r", "none")}})
+		},
+		"keyed": func(n int64) error {
+			c := putOf(tok, "k", "v")
+			c.Key = name("keyed", n)
+			return apply(c)
+		},
+		"stale":  func(int64) error { return put(t.Context(), b, stale, "k", "v") },
+		"update": func(int64) error { return b.Update(t.Context(), func(pgx.Tx) error { return nil }, tok) },
+		"once": func(n int64) error {
+			_, err := b.UpdateOnce(t.Context(), name("once", n), func(pgx.Tx) error { return nil }, tok)
+			return err
+		},
 	}
-	want := map[string]int{"raise": 1, "evict": 1, "retire": 1, "fencedread": 1, "mark": 1, "commit": 2, "stale": 2, "update": 2}
-	for range 2 {
-		_ = ops["commit"](0) // so that there is something to read
+	want := map[string]int{
+		"raise": 1, "evict": 1, "retire": 1, "fencedread": 1, "mark": 1,
+		"commit": 1, "new": 2, "add": 1, "two": 2, "keyed": 2, "stale": 3, "update": 2, "once": 2,
 	}
+	_, _ = ops["commit"](0), ops["two"](0) // so that there is something to read and to change
 	for name, op := range ops {
 		_ = op(1) // prepares its statements
 		var err error

@@ -1,8 +1,11 @@
 package pgstore_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -16,7 +19,58 @@ import (
 	"github.com/fencegate/fencegate/storage/pgstore"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+// holderEnv makes the test binary the holder of TestStoppedProcess: what it connects to.
+const holderEnv = "FENCEGATE_TEST_HOLDER"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(holderEnv); url != "" {
+		os.Exit(hold(url, os.Args[1], os.Args[2]))
+	}
+	testenv.Main(m)
+}
+
+// hold is an update in a process of its own: it writes, says "in", and goes on until it is told to
+// leave, idle or in the middle of an answer. Then it says what became of it.
+func hold(url, place, text string) int {
+	ctx := context.Background()
+	tok, err := fencing.ParseToken("r", text)
+	if err != nil {
+		panic(err)
+	}
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		panic(err)
+	}
+	b, err := pgstore.New(ctx, pool, &pgstore.Options{MaxIdle: time.Second})
+	if err != nil {
+		panic(err)
+	}
+	in := bufio.NewReader(os.Stdin)
+	err = b.Update(ctx, func(tx pgx.Tx) error {
+		if err := write(ctx, tx, "undone"); err != nil {
+			return err
+		}
+		if place == "idle" {
+			fmt.Println("in")
+			_, err := in.ReadString('\n')
+			return err
+		}
+		rows, err := tx.Query(ctx, "select repeat('x', 100000) from generate_series(1, 2000)") // far more than the sockets hold
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for n := 0; rows.Next(); n++ {
+			if n == 0 {
+				fmt.Println("in")
+				_, _ = in.ReadString('\n')
+			}
+		}
+		return rows.Err()
+	}, tok)
+	fmt.Println(fencing.OutcomeOf(err), err)
+	return 0
+}
 
 func backend(tb testing.TB, pool *pgxpool.Pool, o *pgstore.Options) *pgstore.Backend {
 	tb.Helper()

@@ -49,26 +49,63 @@
 // before its standby had it is unknown too; for that the pool must have been made from a
 // configuration that [Configure] prepared. [ErrSchema] and [ErrStandby] come from [New].
 //
+// # Idempotency
+//
+// A commit with a key, and [Backend.UpdateOnce], lock the marks of their resources, whether or
+// not their tokens are the marks; then, in another statement, they look for the key's record;
+// then the fence is judged. So nobody is told "refused" of what was applied, or is about to be:
+// a second send waits for the first one. What was answered is written in the same transaction;
+// of what the data refused, that is all it writes. A record is kept for Options.KeyRetention,
+// and for as long as its token is the mark. Each commit that writes one removes up to four of
+// its resource that are overdue; [Backend.Sweep] removes those of resources that are no longer
+// used.
+//
+// # Group commit
+//
+// Commits that come while another one of this Backend is on its way to the disk gather, and are
+// carried out together, as one transaction of up to 256, each judged by what those before it
+// left, and each with its own answer. One that comes alone is carried out at once, on its
+// caller's goroutine. So a process should have one Backend for a database, and not several.
+//
+//   - A batch waits for no mark. A commit whose mark somebody else has locked leaves it: those of
+//     one resource wait in a line, of which only the first has a connection, and are carried out
+//     together when it has the mark; one of several resources tries again for a few
+//     milliseconds, then waits by itself. Those who wait take half of the pool's connections
+//     at most. A commit of more than 256 KiB always goes by itself.
+//   - A batch that comes to nothing is carried out again one by one, so what the server refuses of
+//     one commit is not its neighbours' loss.
+//   - A batch belongs to no caller: it may wait 10 s for a connection, and take 10 s. A caller whose
+//     context ends is told that its commit failed if it was still in line, and else that the
+//     outcome is unknown. If the answer to COMMIT is lost, it is unknown for all that wrote.
+//   - Marks are always locked in the order of their names, or without waiting: commits of several
+//     processes do not lock each other up.
+//
 // # Round trips
 //
-// With statements prepared, which pgx does by itself: a commit takes two (begin, lock and
-// read; write and commit), Update two beside its own statements, all else one.
+// With statements prepared, which pgx does by itself: a commit of one [storage.Put] or
+// [storage.Add] without a key takes one, as a statement that checks the mark, locks it and writes
+// (two where the record is new; and up to three more where the statement finds that it cannot
+// be, to find out why). Any other commit, and a batch, takes two (begin, lock and read; write and
+// commit), Update two beside its own statements, all else one. Where the session's default is not
+// READ COMMITTED, or read-only, no commit is one statement.
 package pgstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/lane"
 	"github.com/fencegate/fencegate/internal/pgtx"
 	"github.com/fencegate/fencegate/storage"
 )
 
 // schemaVersion is the oldest version of the schema that has all that this package uses.
-const schemaVersion = 2
+const schemaVersion = 6
 
 // Options tunes a [Backend]. Nil and the zero value mean the defaults.
 type Options struct {
@@ -82,6 +119,10 @@ type Options struct {
 	// raise, a retirement or an eviction has seen it hold the mark for this long.
 	// Default: 5 s.
 	MaxIdle time.Duration
+	// KeyRetention is how long the answer to a commit with an idempotency key is kept at
+	// least, in whole milliseconds up to 366 days; it is kept for longer while the token of
+	// then is the mark. All that write to one database should have the same. Default: 24 h.
+	KeyRetention time.Duration
 }
 
 // The errors of [New].
@@ -107,6 +148,11 @@ type Backend struct {
 	pool *pgxpool.Pool
 	o    Options
 
+	direct bool // sessions begin so that a commit can be a statement of its own
+	lane   *lane.Lane[storage.Commit, verdict]
+	lines  lines
+	slow   chan struct{} // those who wait for a mark in the server, each with a connection
+
 	mu   sync.Mutex          // guards seen
 	seen map[string]sighting // by resource: who was in the way of a raise
 }
@@ -128,6 +174,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	if opt.MaxIdle == 0 {
 		opt.MaxIdle = 5 * time.Second
 	}
+	if opt.KeyRetention == 0 {
+		opt.KeyRetention = 24 * time.Hour
+	}
+	if d := opt.KeyRetention; d < time.Millisecond || d > 366*24*time.Hour || d%time.Millisecond != 0 {
+		return nil, &fencing.InvalidError{What: "KeyRetention", Got: d.String(), Allowed: "1ms to 8784h, in whole milliseconds"}
+	}
 	for what, d := range map[string]time.Duration{"RaiseTimeout": opt.RaiseTimeout, "MaxIdle": opt.MaxIdle} {
 		if d < time.Millisecond || d > 24*time.Hour || d%time.Millisecond != 0 {
 			return nil, &fencing.InvalidError{What: what, Got: d.String(), Allowed: "1ms to 24h, in whole milliseconds"}
@@ -136,5 +188,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	if err := pgtx.Check(ctx, pool, schemaVersion); err != nil {
 		return nil, err
 	}
-	return &Backend{pool: pool, o: opt, seen: map[string]sighting{}}, nil
+	b := &Backend{pool: pool, o: opt, slow: make(chan struct{}, max(1, pool.Config().MaxConns/2)), seen: map[string]sighting{}}
+	if err := pool.QueryRow(ctx, directSQL).Scan(&b.direct); err != nil {
+		return nil, fencing.AsFailed(fmt.Errorf("look at the session's defaults: %w", err))
+	}
+	b.lane = lane.New(laneMost, b.runLane, gone)
+	b.lines = lines{b: b, of: map[string]*line{}}
+	return b, nil
 }

@@ -88,12 +88,17 @@ func (p *proxy) pass(data []byte, fromClient bool) bool {
 		p.trips++
 	}
 	p.server = !fromClient
-	if fromClient && p.lose != "" && bytes.Contains(bytes.ToLower(data), []byte("commit\x00")) {
+	if fromClient && p.lose != "" && commits(data) {
 		p.losing = true
 		p.lostOnce.Do(func() { close(p.lost) })
 		return p.lose != "request"
 	}
 	return fromClient || !p.losing || p.lose == "stall"
+}
+
+// commits reports whether the client sends COMMIT, or a commit that is one statement.
+func commits(data []byte) bool {
+	return bytes.Contains(bytes.ToLower(data), []byte("commit\x00")) || bytes.Contains(data, []byte("returning r.version"))
 }
 
 func (p *proxy) loses(how string) bool {

@@ -110,10 +110,10 @@ func TestNew(t *testing.T) {
 	if _, err := pgstore.New(t.Context(), simple, nil); !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("the simple protocol: got %v, want ErrInvalid", err)
 	}
-	if _, err := pool.Exec(t.Context(), "update fencegate.meta set version = 1"); err != nil {
+	if _, err := pool.Exec(t.Context(), "update fencegate.meta set version = 5"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pgstore.New(t.Context(), pool, nil); !errors.Is(err, pgstore.ErrSchema) || !strings.Contains(err.Error(), "version 1 of the schema, want 2") {
+	if _, err := pgstore.New(t.Context(), pool, nil); !errors.Is(err, pgstore.ErrSchema) || !strings.Contains(err.Error(), "version 5 of the schema, want 6") {
 		t.Errorf("an older schema: got %v, want ErrSchema with both versions", err)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/fencegate/fencegate/storage"
 )
 
-// Apply implements storage.Backend. Each commit is one script; those of a batch go to the
-// server in one round trip.
+// Apply implements storage.Backend. One commit by itself is a script, or shares one with others
+// of this process that are on their way at once; those of a batch are a script each, in a
+// pipeline of their own, in their order.
 func (b *Backend) Apply(ctx context.Context, batch []storage.Commit) []storage.Outcome {
 	out := make([]storage.Outcome, len(batch))
 	calls := make([]redisx.Call, 0, len(batch))
@@ -27,22 +28,34 @@ func (b *Backend) Apply(ctx context.Context, batch []storage.Commit) []storage.O
 		}
 		calls, sent = append(calls, call), append(sent, i)
 	}
-	for k, reply := range commit.RunEach(ctx, b.client, calls) {
-		i := sent[k]
-		if reply.Err != nil {
-			out[i].Err = explain(reply.Err, batch[i])
-			continue
-		}
-		out[i].Result, out[i].Err = decode(batch[i], reply.Values)
+	for k, reply := range b.runEach(ctx, calls) {
+		out[sent[k]] = outcome(batch[sent[k]], reply)
 	}
 	return out
+}
+
+// outcome reads the reply to a commit.
+func outcome(c storage.Commit, reply redisx.Reply) (out storage.Outcome) {
+	if reply.Err != nil {
+		return storage.Outcome{Err: explain(reply.Err, c)}
+	}
+	out.Result, out.Err = decode(c, reply.Values)
+	return out
+}
+
+func (b *Backend) runEach(ctx context.Context, calls []redisx.Call) []redisx.Reply {
+	if len(calls) != 1 {
+		return commit.RunEach(ctx, b.client, calls)
+	}
+	values, err := b.sender.Run(ctx, commit, calls[0])
+	return []redisx.Reply{{Values: values, Err: err}}
 }
 
 // encode writes a commit down as commit.lua reads it.
 func (b *Backend) encode(c storage.Commit) (redisx.Call, error) {
 	call := redisx.Call{
-		Keys: make([]string, 0, 2*len(c.Tokens)),
-		Args: make([]any, 0, 1+2*len(c.Tokens)+5*len(c.Ops)),
+		Keys: make([]string, 0, 2*len(c.Tokens)+1),
+		Args: make([]any, 0, 5+2*len(c.Tokens)+5*len(c.Ops)),
 	}
 	position := make(map[string]string, len(c.Tokens))
 	call.Args = append(call.Args, strconv.Itoa(len(c.Tokens)))
@@ -50,6 +63,9 @@ func (b *Backend) encode(c storage.Commit) (redisx.Call, error) {
 		position[t.Resource] = strconv.Itoa(i + 1)
 		call.Keys = append(call.Keys, b.mark(t.Resource), b.records(t.Resource))
 		call.Args = append(call.Args, decimal(t.Number), t.Grant)
+	}
+	if id, ok := c.KeyID(); ok {
+		b.encodeKey(&call, c, id)
 	}
 	for _, op := range c.Ops {
 		of, ok := position[op.Resource]
@@ -75,6 +91,8 @@ func (b *Backend) encode(c storage.Commit) (redisx.Call, error) {
 // decode reads commit.lua's answer.
 func decode(c storage.Commit, reply []string) (storage.Result, error) {
 	switch reply[0] {
+	case "again":
+		return recall(c, reply)
 	case "stale":
 		return storage.Result{}, stale(c.Tokens, reply)
 	case "data":

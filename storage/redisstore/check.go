@@ -21,16 +21,24 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mark, records := b.mark(redisx.ProbeResource), b.records(redisx.ProbeResource)
-	err = redisx.Probe(ctx, b.client, []string{mark, records}, [][]string{
+	mark, records, answers := b.mark(redisx.ProbeResource), b.records(redisx.ProbeResource), b.answers(redisx.ProbeResource)
+	err = redisx.Probe(ctx, b.client, []string{mark, records, answers}, [][]string{
 		{"INFO", "replication"},
 		{"INFO", "server"},
+		{"TIME"},
 		{"HMGET", mark, "number"},
 		{"HGET", records, "a"},
 		{"HKEYS", records},
 		{"HDEL", records, "a"},
 		{"HSET", records, "a", "1:"},
 		{"HDEL", records, "a"},
+		{"HMGET", answers, "a"},
+		{"HGET", answers, "a"},
+		{"HDEL", answers, "a"},
+		{"PEXPIREAT", answers, "1"},
+		{"PERSIST", answers},
+		{"HSET", answers, "a", "1"},
+		{"HDEL", answers, "a"},
 		// A mark is never removed by a script; the probe's may be only where records may.
 		{"HDEL", mark, "number"},
 		{"HSET", mark, "number", "0"},

@@ -28,8 +28,8 @@ func (b *Backend) change(ctx context.Context, s *redisx.Script, t fencing.Token)
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	reply, err := s.Run(ctx, b.client, redisx.Call{
-		Keys: []string{b.mark(t.Resource)}, Args: []any{decimal(t.Number), t.Grant},
+	reply, err := b.sender.Run(ctx, s, redisx.Call{
+		Keys: []string{b.mark(t.Resource), b.answers(t.Resource)}, Args: []any{decimal(t.Number), t.Grant},
 	})
 	if err != nil || reply[0] == "ok" {
 		return err
@@ -42,7 +42,7 @@ func (b *Backend) Mark(ctx context.Context, resource string) (fencing.Mark, erro
 	if err := fencing.ValidateResource(resource); err != nil {
 		return fencing.Mark{}, err
 	}
-	reply, err := mark.Run(ctx, b.client, redisx.Call{Keys: []string{b.mark(resource)}})
+	reply, err := b.sender.Run(ctx, mark, redisx.Call{Keys: []string{b.mark(resource)}})
 	if err != nil {
 		return fencing.Mark{}, err
 	}

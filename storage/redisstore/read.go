@@ -29,7 +29,7 @@ func (b *Backend) getAll(ctx context.Context, resource string, keys []string) ([
 	for i, key := range keys {
 		call.Args[i] = key
 	}
-	reply, err := get.Run(ctx, b.client, call)
+	reply, err := b.sender.Run(ctx, get, call)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (b *Backend) getAll(ctx context.Context, resource string, keys []string) ([
 
 // GetFenced implements storage.Backend.
 func (b *Backend) GetFenced(ctx context.Context, t fencing.Token, key string) (storage.Record, error) {
-	reply, err := getFenced.Run(ctx, b.client, redisx.Call{
+	reply, err := b.sender.Run(ctx, getFenced, redisx.Call{
 		Keys: []string{b.mark(t.Resource), b.records(t.Resource)},
 		Args: []any{decimal(t.Number), t.Grant, key},
 	})

@@ -2,7 +2,15 @@
 // (Sentinel), or on a Redis Cluster.
 //
 // Every operation is one Lua script, so the check and the write are one atomic step. A
-// resource has two keys with one hash tag: its mark and its records.
+// resource has up to three keys with one hash tag: its mark, its records, and the answers to
+// its commits with an idempotency key.
+//
+// A call is one round trip. What many callers do at once shares round trips: while three are
+// under way, calls gather for the next. Of these, up to 32 commits are carried out by one run of
+// one script, which asks the server for its incarnation once, and judges and applies each commit
+// on its own merits, after those before it: one that is refused, or stopped by an error, harms no
+// other. Commits of more than 512 words or 256 KiB go alone, so no run keeps the server for long.
+// A call alone waits for nobody.
 //
 // # Guarantees
 //
@@ -34,22 +42,37 @@
 // DEBUG RELOAD, RESTORE and edited keys show as no new incarnation.
 //
 // A commit over several resources is atomic on one server. On a Redis Cluster it is refused
-// unless all of them are in one slot.
+// unless all of them are in one slot. Over a cluster calls share no round trips: one would wait
+// for its slowest server. Nor do commits share scripts on a server that has once refused that for
+// their keys: one of a cluster, or one whose user may not touch them all.
+//
+// A server that evicts keys when its memory is full may forget a mark, and then lets stale
+// writes in. [New] and [Backend.Check] refuse every maxmemory-policy but noeviction. One that
+// is set later is seen by nobody but the next Check and [Backend.Warnings]: call them now and
+// then, or forbid CONFIG SET.
+//
+// Answers are kept until the retention is over and their token is not the mark any more. Those
+// of earlier tokens go little by little with later commits that have a key, and all of a
+// resource by themselves where it is not used any more. Those of the token that is the mark
+// stay with it: also where its holder died, or the server was restarted, until the resource is
+// raised, retired or evicted once more.
 //
 // List reads all keys of a resource in one step: it suits thousands of records, not
 // millions. MONITOR and SLOWLOG on the server show grant ids, which are secrets.
 //
 // # Clocks
 //
-// None.
+// The server's, for the retention of answers only: if it jumps forward, answers of earlier
+// tokens go too early. Marks know no time.
 //
 // # Errors
 //
 // Those of storage.Backend. Failed are errors before the call was sent (no connection, a
 // busy pool, a context that had ended) and replies with which Redis refuses to run a
 // script (LOADING, READONLY, OOM and their like). Everything else is unknown, except where
-// the call only reads: then it failed. Unknown is also a script that was stopped at a
-// command which the user may no longer run; [New] refuses a user who lacks one.
+// the call only reads: then it failed. Unknown is also a commit that was stopped at a
+// command which the user may no longer run, unless it is known to have written nothing;
+// [New] refuses a user who lacks one.
 //
 // The client bounds a call by its own timeouts. It looks at the context's deadline only if
 // its option ContextTimeoutEnabled is set, which is recommended.
@@ -58,24 +81,32 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/redisx"
 	"github.com/fencegate/fencegate/storage"
 )
 
 // Options tunes a [Backend]. The zero value is the default.
 type Options struct {
-	// Prefix begins all keys, "<prefix>:{<resource>}:mark" and ":records". It has the
-	// grammar of a resource. Default: "fencegate".
+	// Prefix begins all keys, "<prefix>:{<resource>}:mark", ":records" and ":answers". It has
+	// the grammar of a resource. Default: "fencegate".
 	Prefix string
+	// KeyRetention is how long the answer to a commit with an idempotency key is kept, from
+	// when it was given; for as long as its token is the mark it is kept in any case. 1 ms to
+	// 366 days, in whole milliseconds. Default: 24 hours.
+	KeyRetention time.Duration
 }
 
 // Backend is a storage.Backend on Redis. It is safe for concurrent use.
 type Backend struct {
-	client redis.UniversalClient
-	prefix string
+	client    redis.UniversalClient
+	sender    *redisx.Sender // of what many callers do at once
+	prefix    string
+	retention time.Duration
 }
 
 var _ storage.Backend = (*Backend)(nil)
@@ -95,8 +126,14 @@ var evictLua string
 //go:embed mark.lua
 var markLua string
 
+//go:embed carry.lua
+var carryLua string
+
 //go:embed commit.lua
 var commitLua string
+
+//go:embed commits.lua
+var commitsLua string
 
 //go:embed get.lua
 var getLua string
@@ -111,7 +148,7 @@ var (
 	raise     = redisx.NewScript(ruleLua, raiseLua)
 	retire    = redisx.NewScript(ruleLua, retireLua)
 	evict     = redisx.NewScript(ruleLua, evictLua)
-	commit    = redisx.NewScript(ruleLua, commitLua)
+	commit    = redisx.NewScript(ruleLua, carryLua, commitLua).Joined(together)
 	mark      = redisx.NewReadScript(ruleLua, markLua)
 	get       = redisx.NewReadScript(ruleLua, getLua)
 	getFenced = redisx.NewReadScript(ruleLua, getFencedLua)
@@ -133,7 +170,14 @@ func New(ctx context.Context, client redis.UniversalClient, o *Options) (*Backen
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{client: client, prefix: prefix}
+	retention := o.KeyRetention
+	if retention == 0 {
+		retention = 24 * time.Hour
+	}
+	if retention < time.Millisecond || retention > 366*24*time.Hour || retention%time.Millisecond != 0 {
+		return nil, &fencing.InvalidError{What: "KeyRetention", Got: retention.String(), Allowed: "1ms to 8784h, in whole milliseconds"}
+	}
+	b := &Backend{client: client, sender: redisx.NewSender(client), prefix: prefix, retention: retention}
 	if err := b.Check(ctx); err != nil {
 		return nil, err
 	}
@@ -143,3 +187,5 @@ func New(ctx context.Context, client redis.UniversalClient, o *Options) (*Backen
 func (b *Backend) mark(resource string) string { return redisx.Key(b.prefix, resource, "mark") }
 
 func (b *Backend) records(resource string) string { return redisx.Key(b.prefix, resource, "records") }
+
+func (b *Backend) answers(resource string) string { return redisx.Key(b.prefix, resource, "answers") }

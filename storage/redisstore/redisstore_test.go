@@ -29,7 +29,26 @@ func harness(connect func(tb testing.TB) redis.UniversalClient) storagetest.Harn
 			tb.Fatal(err)
 		}
 		return storagetest.Subject{Store: s, Fence: s, Backend: b}
-	}}
+	}, Aged: func(tb testing.TB, _ storagetest.Subject, resource string) { aged(tb, connect(tb), resource) }}
+}
+
+// aged makes the answers of a resource overdue.
+func aged(tb testing.TB, c redis.UniversalClient, resource string) {
+	tb.Helper()
+	fields, err := c.HGetAll(tb.Context(), answersKey(resource)).Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var overdue []string
+	for field, value := range fields {
+		if strings.HasPrefix(field, "#") {
+			_, rest, _ := strings.Cut(value, " ")
+			overdue = append(overdue, field, "1 "+rest)
+		}
+	}
+	if err := c.HSet(tb.Context(), answersKey(resource), overdue).Err(); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func shared(tb testing.TB) redis.UniversalClient { return connect(tb, testenv.SharedRedis(tb)) }
@@ -409,4 +428,20 @@ func TestApplyNeedsATokenForEachOperation(t *testing.T) {
 	if _, err := apply(t.Context(), b, []storage.Op{storage.Put(without, "a", nil)}, tok); !errors.Is(err, fencing.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
+}
+
+// TestRetiredPlainNumber: a plain number has no grant to tell it from its retired mark. The
+// Store raises it before each commit; here it was retired between the two.
+func TestRetiredPlainNumber(t *testing.T) {
+	t.Parallel()
+	b := backend(t, connect(t, testenv.SharedRedis(t)))
+	plain := fencing.Token{Resource: testenv.Unique(t, "plain"), Number: 34}
+	if err := errors.Join(b.Raise(t.Context(), plain), put(t.Context(), b, plain, "a", "1"), b.Retire(t.Context(), plain)); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, put(t.Context(), b, plain, "a", "2"), fencing.Retired)
+	_, _, err := add(t.Context(), b, plain, "k")
+	wantReason(t, err, fencing.Retired)
+	_, err = b.GetFenced(t.Context(), plain, "a")
+	wantReason(t, err, fencing.Retired)
 }

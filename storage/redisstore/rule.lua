@@ -1,29 +1,53 @@
--- The beginning of every script here: the rule of fencing, marks and records.
+-- The beginning of every script here: the rule of fencing, marks, records and answers.
 -- On a replica every script answers the error READONLY, and nothing else.
 -- A mark is a hash (number, grant, retired 0|1, incarnation, base); base is the highest
 -- version of a deleted record of its resource. Records are a hash, key -> version:bytes.
 -- Numbers are decimal text; up to 2^53-1 they compare exactly as doubles.
+--
+-- Answers, the records of idempotency keys, are a hash of the resource that the keys belong to:
+--   <key>     fingerprint, a space, and what commit.lua answered, in words with spaces between
+--   #<place>  until when the answer of a key is kept, in ms of the server's clock, the number
+--             of the token that it was given to, and the key; places count up from 1
+--   *         the first place in use, the next one, and the latest time of all answers
+-- No key begins with # or *. An answer is kept until its time, and for as long as its token is
+-- the mark. So the hash has no expiry while it has an answer of the mark; and whatever ends a
+-- mark lets the hash expire at the latest time in it, when no answer is due any more.
 
 local MAX = 9007199254740991 -- 2^53-1
 
 -- tostring would print 1e+14.
 local function text(n) return string.format('%.0f', n) end
 
-local replica = redis.error_reply('READONLY this server is a replica or its state is unknown')
+local replica = {err = 'READONLY this server is a replica or its state is unknown'}
+
+-- Returns the 40 digits behind a name in an answer of INFO. A plain search for a name with
+-- its line's end before it costs a tenth of a pattern.
+local function digits(info, name)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.sub(info, last + 1, last + 40)
+end
 
 -- Returns the id of this primary's replication history, or nil on a replica, whose answers
 -- may be old.
-local function primary()
-  local info = redis.call('INFO', 'replication')
-  if string.match(info, 'role:(%a+)') ~= 'master' then return nil end
-  return string.match(info, 'master_replid:(%x+)')
+local function primary(info)
+  info = info or redis.call('INFO', 'replication')
+  if not string.find(info, '\nrole:master\r', 1, true) then return nil end
+  return digits(info, '\nmaster_replid:')
 end
 
 -- Returns the incarnation of this server: one run of it, under one replication history;
--- nil on a replica.
+-- nil on a replica. Neither is enough. A primary that is replaced and takes over again is
+-- the same run. A replica of a cluster that is restarted has the history of its primary, and
+-- keeps it when it is promoted before it has found the primary.
 local function incarnation()
-  local history = primary()
-  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local server, replication
+  if redis.REDIS_VERSION_NUM then -- 7.0 or later: INFO takes several sections, for less than two calls
+    server = redis.call('INFO', 'server', 'replication')
+    replication = server
+  else
+    server, replication = redis.call('INFO', 'server'), redis.call('INFO', 'replication')
+  end
+  local run, history = digits(server, '\nrun_id:'), primary(replication)
   if not run or not history then return nil end
   return run .. ':' .. history
 end
@@ -40,8 +64,15 @@ local function load(key, now)
   }
 end
 
-local function save(key, number, grant, retired, now)
+-- Writes the mark of a resource in the place of one that ends, or has ended. The answers that
+-- are there were given to that one, or to earlier ones: they go by themselves when the last
+-- of them is due, at once if it was. PEXPIREAT takes an absolute time, so a mark that ends
+-- twice, or is followed by others, never keeps them longer. An answer that is given to the
+-- new mark takes the expiry off again (carry.lua), so it is not lost with them.
+local function save(key, number, grant, retired, now, answers)
+  local window = answers and redis.call('HGET', answers, '*')
   redis.call('HSET', key, 'number', number, 'grant', grant, 'retired', retired, 'incarnation', now)
+  if window then redis.call('PEXPIREAT', answers, string.match(window, '%d+$')) end
 end
 
 -- Returns nil if the token is the mark, else the reason why it is not.
@@ -52,11 +83,4 @@ local function current(m, number, grant)
   if m.retired then return 'retired' end
   if grant ~= m.grant then return 'duplicate' end
   return nil
-end
-
--- Splits a record into the text of its version, '0' where there is none, and its value.
-local function split(record)
-  if not record then return '0', '' end
-  local colon = string.find(record, ':', 1, true)
-  return string.sub(record, 1, colon - 1), string.sub(record, colon + 1)
 end

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +96,29 @@ func TestWarnings(t *testing.T) {
 		}
 		wantWarnings(t, b, "evict", "asynchronously")
 	})
+}
+
+// TestPolicySetLater: a server that was set to evict keys after New is told of by whoever asks.
+func TestPolicySetLater(t *testing.T) {
+	t.Parallel()
+	c := connect(t, testenv.StartRedis(t, &testenv.RedisOptions{AppendOnly: true}))
+	b := backend(t, c)
+	for _, policy := range []string{"allkeys-random", "volatile-lru"} {
+		if err := c.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Check(t.Context()); !errors.Is(err, fencing.ErrInvalid) || !strings.Contains(err.Error(), policy) {
+			t.Errorf("Check = %v, want an *InvalidError that names %s", err, policy)
+		}
+		wantWarnings(t, b, policy)
+	}
+	if err := c.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Check(t.Context()); err != nil {
+		t.Errorf("Check = %v, want nil again", err)
+	}
+	wantWarnings(t, b)
 }
 
 func wantWarnings(t *testing.T, b *redisstore.Backend, words ...string) {
@@ -263,7 +289,9 @@ func TestCluster(t *testing.T) {
 				t.Errorf("Put = %d, %v, want %d", got, err, want)
 			}
 		}
-		if list, err := s.List(t.Context(), tok.Resource, "", "", 10); len(list) != 1 || err != nil {
+		wantAdd(t, b, tok, "k", 1, false)
+		wantAdd(t, b, tok, "k", 1, true)
+		if list, err := s.List(t.Context(), tok.Resource, "", "", 10); len(list) != 2 || err != nil {
 			t.Errorf("List = %v, %v", list, err)
 		}
 		if err := b.Retire(t.Context(), tok); err != nil {
@@ -282,9 +310,11 @@ func TestCluster(t *testing.T) {
 		if _, err := apply(t.Context(), b, both(y), tx, ty); err != nil {
 			t.Errorf("two resources of one slot: %v", err)
 		}
-		_, err := apply(t.Context(), b, both(z), tx, tz)
-		if !errors.Is(err, fencing.ErrInvalid) || !strings.Contains(err.Error(), "cluster") {
-			t.Errorf("two slots: got %v, want an *InvalidError that says why", err)
+		for _, key := range []string{"", "k"} {
+			err := b.Apply(t.Context(), []storage.Commit{{Tokens: []fencing.Token{tx, tz}, Ops: both(z), Key: key}})[0].Err
+			if !errors.Is(err, fencing.ErrInvalid) || !strings.Contains(err.Error(), "cluster") {
+				t.Errorf("two slots, key %q: got %v, want an *InvalidError that says why", key, err)
+			}
 		}
 		if rec, err := b.Get(t.Context(), x, "a"); err != nil || rec.Version != 1 {
 			t.Errorf("got version %d, %v, want the first commit only", rec.Version, err)
@@ -345,4 +375,72 @@ func TestListSeesBytes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// TestTakeoverIsANewIncarnation: a replica of a cluster is restarted, does not know where its
+// primary was, and is promoted. It is a primary then under the replication history of the old
+// one, with what it had kept of its data: only the run tells.
+func TestTakeoverIsANewIncarnation(t *testing.T) {
+	t.Parallel()
+	o := &testenv.RedisOptions{Args: append([]string{"--cluster-enabled", "yes"}, quickSync.Args...)}
+	first, second := testenv.StartRedis(t, o), testenv.StartRedis(t, o)
+	c1, c2 := connect(t, first), connect(t, second)
+	ctx := t.Context()
+	is := func(c *redis.Client, section, text string) func() bool {
+		return func() bool { return strings.Contains(c.Info(ctx, section).Val(), text) }
+	}
+	up := func(c *redis.Client) func() bool {
+		return func() bool { return strings.Contains(c.ClusterInfo(ctx).Val(), "cluster_state:ok") }
+	}
+	host, port, _ := strings.Cut(first.Addr(), ":")
+	id := c1.Do(ctx, "CLUSTER", "MYID").String()
+	id = id[strings.LastIndex(id, " ")+1:]
+	if err := errors.Join(c1.ClusterAddSlotsRange(ctx, 0, 16383).Err(), c2.ClusterMeet(ctx, host, port).Err()); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, 30*time.Second, "the second server is a replica", func() bool { return c2.ClusterReplicate(ctx, id).Err() == nil })
+	testenv.Eventually(t, 30*time.Second, "the replica has its data", is(c2, "replication", "master_link_status:up"))
+	testenv.Eventually(t, 30*time.Second, "the cluster is up", up(c1))
+
+	tok := raised(t, backend(t, c1), "coupon:42", 34)
+	if err := put(ctx, backend(t, c1), tok, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c1.Wait(ctx, 1, 10*time.Second).Result(); n != 1 {
+		t.Fatalf("WAIT = %d, %v", n, err)
+	}
+	history := historyOf(t, c1)
+	if err := errors.Join(c2.Save(ctx).Err(), c2.Do(ctx, "CLUSTER", "SAVECONFIG").Err()); err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(c2.ConfigGet(ctx, "dir").Val()["dir"], "nodes.conf")
+	first.Kill()
+	second.Kill()
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forgotten := regexp.MustCompile(`(?m)^`+id+` \S+ master\S*`).ReplaceAll(text, []byte(id+" :0@0 master,noaddr"))
+	if err := os.WriteFile(conf, forgotten, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second.Restart()
+	_ = c2.Ping(ctx).Err()
+	if err := c2.Do(ctx, "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, 30*time.Second, "the replica serves", up(c2))
+	if got := historyOf(t, c2); got != history {
+		t.Logf("this Redis began the history %s where others keep %s", got, history)
+	}
+	wantEnded(t, backend(t, c2), tok)
+}
+
+func historyOf(t *testing.T, c *redis.Client) string {
+	t.Helper()
+	m := regexp.MustCompile(`master_replid:(\w+)`).FindStringSubmatch(c.Info(t.Context(), "replication").Val())
+	if m == nil {
+		t.Fatal("INFO tells no master_replid")
+	}
+	return m[1]
 }

@@ -13,6 +13,18 @@ import (
 	"github.com/fencegate/fencegate/storage/storagetest"
 )
 
+type updater = func(ctx context.Context, write func(resource, key string, value []byte) error) error
+
+// own writes to a table of the test's own.
+func own(ctx context.Context, fn updater) func(*sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		return fn(ctx, func(resource, key string, value []byte) error {
+			_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO own VALUES (?1, ?2, ?3)", resource, key, value)
+			return err
+		})
+	}
+}
+
 // harness runs the suites. Update writes to a table of the test's own.
 func harness() storagetest.Harness {
 	return storagetest.Harness{
@@ -25,16 +37,18 @@ func harness() storagetest.Harness {
 			}
 			return storagetest.Subject{Store: s, Fence: s, Backend: b}
 		},
-		Update: func(ctx context.Context, s storagetest.Subject,
-			fn func(ctx context.Context, write func(resource, key string, value []byte) error) error,
-			tokens ...fencing.Token,
-		) error {
-			return s.Backend.(*sqlitestore.Backend).Update(ctx, func(tx *sql.Tx) error {
-				return fn(ctx, func(resource, key string, value []byte) error {
-					_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO own VALUES (?1, ?2, ?3)", resource, key, value)
-					return err
-				})
-			}, tokens...)
+		Update: func(ctx context.Context, s storagetest.Subject, fn updater, tokens ...fencing.Token) error {
+			return s.Backend.(*sqlitestore.Backend).Update(ctx, own(ctx, fn), tokens...)
+		},
+		UpdateOnce: func(ctx context.Context, s storagetest.Subject, key string, fn updater, tokens ...fencing.Token) (bool, error) {
+			return s.Backend.(*sqlitestore.Backend).UpdateOnce(ctx, key, own(ctx, fn), tokens...)
+		},
+		Aged: func(tb testing.TB, s storagetest.Subject, resource string) {
+			tb.Helper()
+			s.Backend.(*sqlitestore.Backend).Age(tb, resource)
+		},
+		Sweep: func(ctx context.Context, s storagetest.Subject) (removed int, err error) {
+			return s.Backend.(*sqlitestore.Backend).Sweep(ctx)
 		},
 		Read: func(ctx context.Context, s storagetest.Subject, resource, key string) (value []byte, found bool, err error) {
 			err = s.Backend.(*sqlitestore.Backend).Reader().

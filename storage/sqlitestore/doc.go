@@ -17,6 +17,8 @@
 //   - Concurrent calls are combined into one transaction (group commit), each judged on
 //     its own merits. If that transaction fails, so does every call in it, those that it
 //     would have refused too: what refused them may never have happened.
+//   - A call whose context ends while its COMMIT is on its way does not wait for the disk; it is
+//     unknown. A context that cannot end (context.Background) spares a lone call a goroutine.
 //
 // # What is not guaranteed
 //
@@ -32,7 +34,8 @@
 //
 // # Clocks
 //
-// None decides. Timeouts are the context's.
+// None decides what is accepted. The system's clock tells when an idempotency record is overdue
+// (Options.KeyRetention): where it leaps forward, records go too early. Timeouts are the context's.
 //
 // # Errors
 //

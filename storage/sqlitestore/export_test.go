@@ -28,27 +28,46 @@ func (b *Backend) SetState(tb testing.TB, resource string, s fencingtest.State) 
 	b.Exec(tb, setMarkSQL, resource, s.Mark.Number, s.Mark.Grant, s.Mark.Retired, incarnation)
 }
 
-// Exec runs a statement on the writer.
-func (b *Backend) Exec(tb testing.TB, query string, args ...any) {
+// onWriter lends the lane's connection, when it is free.
+func (b *Backend) onWriter(tb testing.TB, f func(dc any) error) {
 	tb.Helper()
-	if _, err := b.writer.ExecContext(tb.Context(), query, args...); err != nil {
+	b.turn <- struct{}{}
+	defer func() { <-b.turn }()
+	if err := b.writer.use(f); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Exec runs a statement on the lane's connection.
+func (b *Backend) Exec(tb testing.TB, query string, args ...any) {
+	tb.Helper()
+	b.onWriter(tb, func(dc any) error {
+		_, _, err := run(dc, query, args, false)
+		return err
+	})
 }
 
 // OnCommit calls hook within every COMMIT; SQLite refuses it where the hook returns
 // anything but 0. Nil ends that.
 func (b *Backend) OnCommit(tb testing.TB, hook func() int32) {
 	tb.Helper()
-	conn, err := b.writer.Conn(tb.Context())
+	register := func(c any) error {
+		c.(sqlite.HookRegisterer).RegisterCommitHook(hook)
+		return nil
+	}
+	b.onWriter(tb, register)
+	conn, err := b.updates.Conn(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.Raw(func(c any) error {
-		c.(sqlite.HookRegisterer).RegisterCommitHook(hook)
-		return nil
-	})
+	_ = conn.Raw(register)
+}
+
+// Age makes the idempotency records that a resource has now overdue.
+func (b *Backend) Age(tb testing.TB, resource string) {
+	tb.Helper()
+	b.Exec(tb, "UPDATE fencegate_answers SET created_at = created_at - ?2 WHERE resource = ?1", resource, b.retention.Milliseconds())
 }
 
 // Reader returns the pool that reads.

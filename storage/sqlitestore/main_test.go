@@ -161,3 +161,8 @@ func commit(ctx context.Context, b *sqlitestore.Backend, t fencing.Token, ops ..
 	out := b.Apply(ctx, []storage.Commit{{Tokens: []fencing.Token{t}, Ops: ops}})
 	return out[0].Result, out[0].Err
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

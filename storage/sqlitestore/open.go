@@ -21,6 +21,10 @@ type Options struct {
 	// MaxBatch is the highest number of calls that are combined in one transaction, 1 to
 	// 10,000. Default: 256.
 	MaxBatch int
+	// KeyRetention is how long the answer to a commit with an idempotency key is kept at least, 1 ms
+	// or more. After it, and once the commit's token is not the mark any more, later commits of the
+	// resource with a key remove it, and so does [Backend.Sweep]. Default: 24 h.
+	KeyRetention time.Duration
 	// Wait is how long Open waits for another process to give the file back, as in a
 	// restart. Default: it does not wait.
 	Wait time.Duration
@@ -41,12 +45,17 @@ const readers = 8
 type Backend struct {
 	path        string
 	incarnation string // of this run, random
-	writer      *sql.DB
-	write       *statements // of writer
+	retention   time.Duration
+	turn        chan struct{} // has something in it while somebody may write: a batch, or an Update
+	lanes       *sql.DB
+	writer      *conn // the one connection of lanes; used by who has the turn
+	updates     *sql.DB
+	update      *statements // of updates
 	reader      *sql.DB
 	read        *statements // of reader
 	lane        *lane.Lane[job, storage.Outcome]
 	batches     atomic.Int64 // transactions of the lane so far
+	crowded     atomic.Bool  // the last one had several jobs
 
 	mu     sync.Mutex // guards closed, and calls.Add against Wait
 	closed bool
@@ -67,9 +76,14 @@ func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if opt.MaxBatch == 0 {
 		opt.MaxBatch = 256
 	}
+	if opt.KeyRetention == 0 {
+		opt.KeyRetention = 24 * time.Hour
+	}
 	switch {
 	case opt.MaxBatch < 1 || opt.MaxBatch > 10000:
 		return nil, &fencing.InvalidError{What: "MaxBatch", Allowed: "1 to 10000"}
+	case opt.KeyRetention < time.Millisecond:
+		return nil, &fencing.InvalidError{What: "KeyRetention", Got: opt.KeyRetention.String(), Allowed: "1 ms or more"}
 	case opt.Wait < 0:
 		return nil, &fencing.InvalidError{What: "Wait", Got: opt.Wait.String(), Allowed: "0 or more"}
 	case path == ":memory:":
@@ -86,8 +100,8 @@ func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, incarnation: fencing.NewGrant(), unlock: unlock}
-	b.lane = lane.New(opt.MaxBatch, b.runBatch, func(err error) storage.Outcome { return storage.Outcome{Err: err} })
+	b := &Backend{path: path, incarnation: fencing.NewGrant(), retention: opt.KeyRetention, turn: make(chan struct{}, 1), unlock: unlock}
+	b.lane = lane.New(opt.MaxBatch, b.runLane, func(err error) storage.Outcome { return storage.Outcome{Err: err} })
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -99,19 +113,16 @@ func (b *Backend) open(ctx context.Context) (err error) {
 	if err := migrate(ctx, b.path); err != nil {
 		return err
 	}
-	if b.writer, err = sqlitefile.Open(ctx, b.path, sqlitefile.Write); err != nil {
+	if b.lanes, err = b.openWriter(ctx); err != nil {
 		return err
 	}
-	b.writer.SetMaxOpenConns(1)
-	var journal string
-	var synchronous int
-	if err := b.writer.QueryRowContext(ctx, journalSQL).Scan(&journal, &synchronous); err != nil {
+	if b.updates, err = b.openWriter(ctx); err != nil {
+		return err
+	}
+	if b.writer, err = connect(ctx, b.lanes); err != nil {
 		return fmt.Errorf("%s: %w", b.path, err)
 	}
-	if journal != "wal" || synchronous != 2 {
-		return fmt.Errorf("%s: this file system does not do what a database needs (journal mode %s instead of wal)", b.path, journal)
-	}
-	if b.write, err = prepare(ctx, b.writer); err != nil {
+	if b.update, err = prepare(ctx, b.updates); err != nil {
 		return fmt.Errorf("%s: %w", b.path, err)
 	}
 	if b.reader, err = sqlitefile.Open(ctx, b.path, sqlitefile.Read); err != nil {
@@ -123,6 +134,26 @@ func (b *Backend) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%s: %w", b.path, err)
 	}
 	return nil
+}
+
+// openWriter opens a pool of one connection that writes. There are two: an Update's statements are
+// ended by their contexts, after which database/sql replaces the connection; the lane's must stay.
+func (b *Backend) openWriter(ctx context.Context) (*sql.DB, error) {
+	db, err := sqlitefile.Open(ctx, b.path, sqlitefile.Write)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	var journal string
+	var synchronous int
+	if err := db.QueryRowContext(ctx, journalSQL).Scan(&journal, &synchronous); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", b.path, err), db.Close())
+	}
+	if journal != "wal" || synchronous != 2 {
+		return nil, errors.Join(
+			fmt.Errorf("%s: this file system does not do what a database needs (journal mode %s instead of wal)", b.path, journal), db.Close())
+	}
+	return db, nil
 }
 
 func migrate(ctx context.Context, path string) error {
@@ -147,7 +178,10 @@ func (b *Backend) Close() error {
 	b.lane.Close()
 	b.calls.Wait()
 	var err error
-	for _, db := range []*sql.DB{b.reader, b.writer} { // the writer last: it empties the WAL
+	if b.writer != nil {
+		err = b.writer.Close()
+	}
+	for _, db := range []*sql.DB{b.reader, b.updates, b.lanes} { // a writer last: it empties the WAL
 		if db != nil {
 			err = errors.Join(err, db.Close())
 		}

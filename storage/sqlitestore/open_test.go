@@ -191,7 +191,7 @@ func TestBadFiles(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	for _, o := range []sqlitestore.Options{{MaxBatch: -1}, {MaxBatch: 10001}, {Wait: -1}} {
+	for _, o := range []sqlitestore.Options{{MaxBatch: -1}, {MaxBatch: 10001}, {Wait: -1}, {KeyRetention: -1}, {KeyRetention: 1}} {
 		if _, err := sqlitestore.Open(t.Context(), path, &o); !errors.Is(err, fencing.ErrInvalid) {
 			t.Errorf("Open with %+v = %v, want ErrInvalid", o, err)
 		}

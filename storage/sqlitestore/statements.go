@@ -4,11 +4,8 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"errors"
-	"fmt"
 
 	"github.com/fencegate/fencegate/fencing"
-	"github.com/fencegate/fencegate/storage"
 )
 
 //go:embed sql/mark.sql
@@ -38,16 +35,46 @@ var deleteSQL string
 //go:embed sql/journal.sql
 var journalSQL string
 
-// statements are those of one pool, prepared once.
+//go:embed sql/put_fenced.sql
+var putFencedSQL string
+
+//go:embed sql/put_guess.sql
+var putGuessSQL string
+
+//go:embed sql/begin.sql
+var beginSQL string
+
+//go:embed sql/commit.sql
+var commitSQL string
+
+//go:embed sql/rollback.sql
+var rollbackSQL string
+
+//go:embed sql/answer.sql
+var answerSQL string
+
+//go:embed sql/set_answer.sql
+var setAnswerSQL string
+
+//go:embed sql/remove_answers.sql
+var removeAnswersSQL string
+
+//go:embed sql/sweep_look.sql
+var sweepLookSQL string
+
+//go:embed sql/sweep.sql
+var sweepSQL string
+
+// statements are those of a pool, prepared once for each connection.
 type statements struct {
-	mark, setMark, setBase, get, getFenced, list, put, del *sql.Stmt
+	mark, get, getFenced, list *sql.Stmt // of those who read, mark of Update too
+	answer, setAnswer          *sql.Stmt // of Update
 }
 
 func prepare(ctx context.Context, db *sql.DB) (*statements, error) {
 	s := &statements{}
 	for text, stmt := range map[string]**sql.Stmt{
-		markSQL: &s.mark, setMarkSQL: &s.setMark, setBaseSQL: &s.setBase, getSQL: &s.get,
-		getFencedSQL: &s.getFenced, listSQL: &s.list, putSQL: &s.put, deleteSQL: &s.del,
+		markSQL: &s.mark, getSQL: &s.get, getFencedSQL: &s.getFenced, listSQL: &s.list, answerSQL: &s.answer, setAnswerSQL: &s.setAnswer,
 	} {
 		var err error
 		if *stmt, err = db.PrepareContext(ctx, text); err != nil {
@@ -57,24 +84,8 @@ func prepare(ctx context.Context, db *sql.DB) (*statements, error) {
 	return s, nil
 }
 
-// txn is a write transaction. Its errors are SQLite's, never a refusal.
-type txn struct {
-	*sql.Tx
-	s           *statements
-	incarnation string
-}
-
 // The statements of a batch belong to many callers: no context of one may end them.
 var noContext = context.Background()
-
-// mark returns a resource's mark and base.
-func (t txn) mark(resource string) (fencing.Mark, int64, error) {
-	var m fencing.Mark
-	var base int64
-	err := t.StmtContext(noContext, t.s.mark).QueryRowContext(noContext, resource, t.incarnation).
-		Scan(&m.Number, &m.Grant, &m.Retired, &base)
-	return tidy(m), base, err
-}
 
 // tidy takes the grant id from a retired mark: the row of an earlier incarnation still
 // has it.
@@ -83,67 +94,4 @@ func tidy(m fencing.Mark) fencing.Mark {
 		m.Grant = ""
 	}
 	return m
-}
-
-func (t txn) setMark(resource string, m fencing.Mark) error {
-	return t.exec(t.s.setMark, resource, m.Number, m.Grant, m.Retired, t.incarnation)
-}
-
-// view reads what a commit is judged by.
-func (t txn) view(c storage.Commit) (storage.View, error) {
-	v := storage.View{
-		Marks:   make(map[string]fencing.Mark, len(c.Tokens)),
-		Bases:   map[string]int64{},
-		Records: make(map[storage.RecordID]storage.Record, len(c.Ops)),
-	}
-	for _, token := range c.Tokens {
-		m, base, err := t.mark(token.Resource)
-		if err != nil {
-			return v, err
-		}
-		v.Marks[token.Resource] = m
-		if base > 0 {
-			v.Bases[token.Resource] = base
-		}
-	}
-	for _, op := range c.Ops {
-		rec := storage.Record{Resource: op.Resource, Key: op.Key}
-		err := t.StmtContext(noContext, t.s.get).QueryRowContext(noContext, op.Resource, op.Key).Scan(&rec.Value, &rec.Version)
-		switch {
-		case err == nil:
-			v.Records[op.ID()] = rec
-		case !errors.Is(err, sql.ErrNoRows):
-			return v, err
-		}
-	}
-	return v, nil
-}
-
-func (t txn) write(ch storage.Changes) error {
-	for _, rec := range ch.Put {
-		if rec.Value == nil {
-			rec.Value = []byte{} // nil would be NULL
-		}
-		if err := t.exec(t.s.put, rec.Resource, rec.Key, rec.Value, rec.Version); err != nil {
-			return err
-		}
-	}
-	for _, id := range ch.Deleted {
-		if err := t.exec(t.s.del, id.Resource, id.Key); err != nil {
-			return err
-		}
-	}
-	for resource, base := range ch.Bases {
-		if err := t.exec(t.s.setBase, resource, base); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t txn) exec(s *sql.Stmt, args ...any) error {
-	if _, err := t.StmtContext(noContext, s).ExecContext(noContext, args...); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
 }

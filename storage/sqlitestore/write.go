@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -18,27 +20,90 @@ import (
 // is SQLite's and ends the whole batch.
 type job func(txn) (storage.Outcome, error)
 
-// runBatch runs the jobs that have come by the time that the write lock is there, in one
-// transaction. Each is judged by what those before it left.
-func (b *Backend) runBatch(take func() []job) []storage.Outcome {
-	fail := func(jobs []job, err error) []storage.Outcome {
+// alone takes the turn for a caller whose context cannot end, so that it waits in any case, if nobody
+// has it or waits for it. Such a caller works on its own goroutine, by runAlone.
+func (b *Backend) alone(ctx context.Context) bool {
+	if ctx.Done() != nil {
+		return false
+	}
+	select {
+	case b.turn <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (b *Backend) runAlone(do job) []storage.Outcome {
+	defer b.passOn()
+	end, err := b.begin()
+	if err != nil {
+		return []storage.Outcome{{Err: err}}
+	}
+	defer end()
+	return b.runBatch([]job{do})
+}
+
+func (b *Backend) passOn() { <-b.turn }
+
+// runLane runs the jobs that have come by the time that it is the lane's turn to write.
+func (b *Backend) runLane(take func() []job) []storage.Outcome {
+	growStack()
+	if b.crowded.Load() {
+		runtime.Gosched() // those whom the last batch has answered come back now, and not one batch later
+	}
+	b.turn <- struct{}{} // waits for an Update, if one is running
+	defer b.passOn()
+	jobs := take()
+	b.crowded.Store(len(jobs) > 1)
+	return b.runBatch(jobs)
+}
+
+// growStack lets the lane's new goroutine get at once the stack that SQLite will need, and not by doubling
+// it several times, in the middle of SQLite's deep calls.
+//
+//go:noinline
+func growStack() byte {
+	var frame [stackNeed]byte
+	return frame[int(stackUse.Load())%stackNeed]
+}
+
+const stackNeed = 20 << 10
+
+var stackUse atomic.Uint32 // keeps the compiler from seeing through growStack
+
+// runBatch runs jobs in one transaction. Each is judged by what those before it left. Callers have the
+// turn.
+func (b *Backend) runBatch(jobs []job) (out []storage.Outcome) {
+	if len(jobs) == 0 {
+		return nil
+	}
+	b.batches.Add(1)
+	fail := func(err error) []storage.Outcome {
 		return slices.Repeat([]storage.Outcome{{Err: err}}, len(jobs))
 	}
-	tx, err := b.writer.BeginTx(noContext, nil) // waits for an Update, if one is running
-	if err != nil {
-		return fail(take(), fencing.AsFailed(fmt.Errorf("begin: %w", err)))
+	undone := func(err error) []storage.Outcome {
+		clear(b.writer.guesses)
+		return fail(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after COMMIT it does nothing
-	b.batches.Add(1)
-	jobs := take()
-	out := make([]storage.Outcome, len(jobs))
-	for i, do := range jobs {
-		if out[i], err = do(txn{tx, b.write, b.incarnation}); err != nil {
-			return fail(jobs, fencing.AsFailed(err))
+	err := b.writer.use(func(dc any) error {
+		t := txn{&work{conn: b.writer, dc: dc, incarnation: b.incarnation, retention: b.retention, alone: len(jobs) == 1}}
+		defer t.undo() // after COMMIT there is nothing to undo
+		out = make([]storage.Outcome, len(jobs))
+		for i, do := range jobs {
+			var err error
+			if out[i], err = do(t); err != nil {
+				out = undone(t.failed(err))
+				return nil
+			}
 		}
-	}
-	if err := committed(tx.Commit()); err != nil {
-		return fail(jobs, err)
+		if err := committed(t.end()); err != nil {
+			out = undone(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fail(fencing.AsFailed(err)) // there is no connection: nothing was tried
 	}
 	return out
 }
@@ -63,6 +128,9 @@ func committed(err error) error {
 
 // Apply implements storage.Backend.
 func (b *Backend) Apply(ctx context.Context, batch []storage.Commit) []storage.Outcome {
+	if len(batch) == 1 && b.alone(ctx) {
+		return b.runAlone(func(t txn) (storage.Outcome, error) { return apply(t, batch[0]) })
+	}
 	jobs := make([]job, len(batch))
 	for i, c := range batch {
 		c = own(c)
@@ -83,15 +151,20 @@ func own(c storage.Commit) storage.Commit {
 }
 
 func apply(t txn, c storage.Commit) (storage.Outcome, error) {
+	if isLonePut(c) {
+		if res, ok, err := t.lonePut(c); ok || err != nil {
+			return storage.Outcome{Result: res}, err
+		}
+	}
 	v, err := t.view(c)
 	if err != nil {
 		return storage.Outcome{}, err
 	}
 	res, ch, err := storage.Evaluate(c, v)
-	if err != nil {
-		return storage.Outcome{Err: err}, nil //nolint:nilerr // a refusal is an outcome, not a failure of the batch
+	if err != nil { // an outcome, not a failure of the batch
+		return storage.Outcome{Err: err}, t.write(c, storage.Changes{Answer: ch.Answer})
 	}
-	return storage.Outcome{Result: res}, t.write(ch)
+	return storage.Outcome{Result: res}, t.write(c, ch)
 }
 
 // change replaces a resource's mark.

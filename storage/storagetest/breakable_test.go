@@ -34,17 +34,33 @@ type breakable struct {
 	tornWrites bool                  // apply operations one by one
 	ignoreCtx  func(applied error) error
 	batch      func(b *breakable, batch []storage.Commit) []storage.Outcome
-	impatient  bool // raises do not wait for updates
-	ownUpdates bool // updates are not rolled back
-	lateCheck  bool // updates look at the fence after their function
-	noUndo     bool // a panic leaves the update's writes
+	impatient  bool                                                         // raises do not wait for updates
+	ownUpdates bool                                                         // updates are not rolled back
+	lateCheck  bool                                                         // updates look at the fence after their function
+	noUndo     bool                                                         // a panic leaves the update's writes
+	keyID      func(c storage.Commit, id storage.RecordID) storage.RecordID // of a key's record
+	payload    func(c storage.Commit) storage.Fingerprint
+	keyGap     bool // look for the key's record first, then lock
+	remembered func(a storage.Answer) storage.Answer
+	remove     func(overdue []storage.RecordID, held func(storage.RecordID) bool) []storage.RecordID
+	alwaysCall bool // updates do not look for their key's record before the function
 
 	tx      sync.Mutex // held by an update, and by a raise
 	mu      sync.Mutex // guards everything below
 	marks   map[string]fencing.Mark
 	bases   map[string]int64
 	records map[storage.RecordID]storage.Record
+	answers map[storage.RecordID]answer
 }
+
+type answer struct {
+	storage.Answer
+	resource string
+	overdue  bool
+}
+
+// step is the number of overdue keys that one commit removes.
+const step = 4
 
 func newBreakable() *breakable {
 	return &breakable{
@@ -53,10 +69,15 @@ func newBreakable() *breakable {
 		retire: fencing.Mark.Retire,
 		evict:  fencing.Mark.Evict, current: fencing.Mark.Current,
 		list: listRight, value: bytes.Clone, shown: bytes.Clone,
-		name:    func(s string) string { return s },
-		marks:   map[string]fencing.Mark{},
-		bases:   map[string]int64{},
-		records: map[storage.RecordID]storage.Record{},
+		name:       func(s string) string { return s },
+		keyID:      func(_ storage.Commit, id storage.RecordID) storage.RecordID { return id },
+		payload:    storage.Commit.Fingerprint,
+		remembered: func(a storage.Answer) storage.Answer { return a },
+		remove:     removeRight,
+		answers:    map[storage.RecordID]answer{},
+		marks:      map[string]fencing.Mark{},
+		bases:      map[string]int64{},
+		records:    map[storage.RecordID]storage.Record{},
 	}
 }
 
@@ -137,16 +158,27 @@ func (b *breakable) apply(c storage.Commit) (storage.Result, error) {
 		b.mu.Lock()
 		c.Tokens = nil
 	}
+	v := b.view(c)
+	if b.keyGap {
+		b.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		b.mu.Lock()
+		found := v.Answer
+		v = b.view(c)
+		v.Answer = found
+	}
 	if b.tornWrites {
 		for i := range c.Ops {
 			one := storage.Commit{Tokens: c.Tokens, Ops: c.Ops[i : i+1]}
 			if _, ch, err := b.judge(one, b.view(one)); err == nil && i < len(c.Ops)-1 {
-				b.write(ch)
+				b.write(one, ch)
 			}
 		}
+		v = b.view(c)
 	}
-	res, ch, err := b.judge(c, b.view(c))
+	res, ch, err := b.judge(c, v)
 	if err != nil {
+		b.write(c, storage.Changes{Answer: ch.Answer})
 		return storage.Result{}, err
 	}
 	if b.dataGap {
@@ -154,7 +186,7 @@ func (b *breakable) apply(c storage.Commit) (storage.Result, error) {
 		time.Sleep(time.Millisecond)
 		b.mu.Lock()
 	}
-	b.write(ch)
+	b.write(c, ch)
 	return res, nil
 }
 
@@ -171,10 +203,29 @@ func (b *breakable) view(c storage.Commit) storage.View {
 			v.Records[op.ID()] = rec
 		}
 	}
+	if id, ok := c.KeyID(); ok {
+		if a, ok := b.answers[b.keyID(c, id)]; ok {
+			found := a.Answer
+			found.Result.Ops = slices.Clone(found.Result.Ops)
+			if found.Fingerprint == b.payload(c) {
+				found.Fingerprint = c.Fingerprint()
+			} else {
+				found.Fingerprint = storage.Fingerprint{}
+			}
+			v.Answer = &found
+		}
+	}
 	return v
 }
 
-func (b *breakable) write(ch storage.Changes) {
+func (b *breakable) write(c storage.Commit, ch storage.Changes) {
+	if ch.Answer != nil {
+		id, _ := c.KeyID()
+		a := answer{Answer: b.remembered(*ch.Answer), resource: id.Resource}
+		a.Fingerprint = b.payload(c)
+		b.answers[b.keyID(c, id)] = a
+		b.forget(id.Resource)
+	}
 	for _, rec := range ch.Put {
 		rec.Value = b.value(rec.Value)
 		b.records[b.id(rec.Resource, rec.Key)] = rec
@@ -185,6 +236,57 @@ func (b *breakable) write(ch storage.Changes) {
 	for resource, base := range ch.Bases {
 		b.bases[b.name(resource)] = base
 	}
+}
+
+// forget removes overdue keys of a resource, as a commit does.
+func (b *breakable) forget(resource string) {
+	var overdue []storage.RecordID
+	for id, a := range b.answers {
+		if a.resource == resource && a.overdue {
+			overdue = append(overdue, id)
+		}
+	}
+	held := func(id storage.RecordID) bool {
+		m := b.mark(resource)
+		return m.Number == b.answers[id].Number && !m.Retired
+	}
+	for _, id := range b.remove(overdue, held) {
+		delete(b.answers, id)
+	}
+}
+
+func removeRight(overdue []storage.RecordID, held func(storage.RecordID) bool) []storage.RecordID {
+	overdue = slices.DeleteFunc(overdue, held)
+	return overdue[:min(len(overdue), step)]
+}
+
+// aged makes the keys of a resource overdue.
+func aged(_ testing.TB, s storagetest.Subject, resource string) {
+	b := s.Backend.(*breakable)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, a := range b.answers {
+		a.overdue = a.overdue || a.resource == resource
+		b.answers[id] = a
+	}
+}
+
+func sweep(_ context.Context, s storagetest.Subject) (removed int, err error) {
+	b := s.Backend.(*breakable)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	resources := map[string]int{}
+	for _, a := range b.answers {
+		resources[a.resource]++
+	}
+	for resource, n := range resources {
+		before := len(b.answers)
+		for range n {
+			b.forget(resource)
+		}
+		removed += before - len(b.answers)
+	}
+	return removed, nil
 }
 
 func (b *breakable) Get(ctx context.Context, resource, key string) (storage.Record, error) {
@@ -317,6 +419,31 @@ func harness(breakIt func(b *breakable)) storagetest.Harness {
 			}
 			return storagetest.Subject{Store: s, Fence: s, Backend: b}
 		},
-		Update: update,
+		Update: update, UpdateOnce: updateOnce, Aged: aged, Sweep: sweep,
 	}
+}
+
+// updateOnce is update under a key.
+func updateOnce(
+	ctx context.Context, s storagetest.Subject, key string,
+	fn func(ctx context.Context, write func(resource, key string, value []byte) error) error, tokens ...fencing.Token,
+) (replayed bool, err error) {
+	b := s.Backend.(*breakable)
+	if err := fencing.ValidateKey(key); err != nil {
+		return false, err
+	}
+	c := storage.Commit{Tokens: tokens, Key: key}
+	b.mu.Lock()
+	res, ch, err := b.judge(c, b.view(c))
+	b.mu.Unlock()
+	if err != nil || res.Replayed && !b.alwaysCall {
+		return res.Replayed, err
+	}
+	if err := update(ctx, s, fn, tokens...); err != nil {
+		return false, fencing.AsFailed(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.write(c, ch)
+	return res.Replayed, nil
 }

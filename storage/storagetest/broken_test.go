@@ -2,6 +2,7 @@ package storagetest_test
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/storage"
@@ -113,5 +114,5 @@ func oneUse(b *breakable) {
 }
 
 func broken() []defect {
-	return append(append(brokenFences(), brokenData()...), brokenFronts()...)
+	return slices.Concat(brokenFences(), brokenData(), brokenKeys(), brokenFronts())
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,16 +57,17 @@ func (h Harness) limit() func() bool {
 type pair struct {
 	subject, model Subject
 	resources      []string
+	sent           []storage.Commit // with a key
 }
 
 // differ runs steps on s and on a new model, and returns the first difference. Its text
 // names no real resource: the same sequence fails with the same text.
 func differ(ctx context.Context, s Subject, mode fencing.Mode, base string, steps []step) error {
-	model, err := storage.New(memstore.New(), &storage.Options{Mode: mode})
+	model, err := storage.New(memstore.New(nil), &storage.Options{Mode: mode})
 	if err != nil {
 		return err
 	}
-	p := pair{subject: s, model: Subject{Store: model, Fence: model}}
+	p := &pair{subject: s, model: Subject{Store: model, Fence: model}}
 	var names []string
 	for i := range stepResources {
 		name := fmt.Sprintf("%s-%d", base, i)
@@ -97,9 +99,12 @@ func differ(ctx context.Context, s Subject, mode fencing.Mode, base string, step
 }
 
 // resolve replaces a step's symbols by what the model knows.
-func (p pair) resolve(ctx context.Context, st step) (fencing.Token, storage.Commit) {
+func (p *pair) resolve(ctx context.Context, st step) (fencing.Token, storage.Commit) {
 	token := p.token(ctx, st.Token)
-	c := storage.Commit{Tokens: []fencing.Token{token}}
+	if st.Do == "again" {
+		return token, p.again(ctx, st)
+	}
+	c := storage.Commit{Tokens: []fencing.Token{token}, Key: st.Once}
 	for _, more := range st.More {
 		c.Tokens = append(c.Tokens, p.token(ctx, more))
 	}
@@ -121,10 +126,29 @@ func (p pair) resolve(ctx context.Context, st step) (fencing.Token, storage.Comm
 			c.Ops = append(c.Ops, storage.Require(in, key, version))
 		}
 	}
+	if c.Key != "" {
+		p.sent = append(p.sent, c)
+	}
 	return token, c
 }
 
-func (p pair) token(ctx context.Context, s symbol) fencing.Token {
+// again returns a commit that was sent before, with new tokens like the step's.
+func (p *pair) again(ctx context.Context, st step) storage.Commit {
+	if st.Back >= len(p.sent) {
+		return storage.Commit{}
+	}
+	c := p.sent[len(p.sent)-1-st.Back]
+	var tokens []fencing.Token
+	for _, t := range slices.Backward(c.Tokens) { // their order is no part of it
+		like := st.Token
+		like.Resource = slices.Index(p.resources, t.Resource)
+		tokens = append(tokens, p.token(ctx, like))
+	}
+	c.Tokens = tokens
+	return c
+}
+
+func (p *pair) token(ctx context.Context, s symbol) fencing.Token {
 	t := fencing.Token{Resource: p.resources[s.Resource], Number: s.Number, Grant: stepGrants[s.Grant]}
 	m, err := p.model.Fence.Mark(ctx, t.Resource)
 	if err != nil || m.Number == 0 {
@@ -147,7 +171,7 @@ func (p pair) token(ctx context.Context, s symbol) fencing.Token {
 }
 
 // do performs a step and returns what it answered.
-func (p pair) do(ctx context.Context, s Subject, st step, t fencing.Token, c storage.Commit) (any, error) {
+func (p *pair) do(ctx context.Context, s Subject, st step, t fencing.Token, c storage.Commit) (any, error) {
 	switch st.Do {
 	case "skip":
 		return nil, nil
@@ -157,12 +181,12 @@ func (p pair) do(ctx context.Context, s Subject, st step, t fencing.Token, c sto
 		return nil, s.Fence.Retire(ctx, t)
 	case "evict":
 		return nil, s.Fence.Evict(ctx, t)
-	case "commit":
+	case "commit", "again":
 		res, err := s.Store.Commit(ctx, c)
 		if err != nil {
 			return nil, err // the result means nothing then
 		}
-		return res.Ops, nil
+		return res, nil
 	case "read":
 		rec, err := s.Store.GetFenced(ctx, t, stepKeys[st.Key])
 		return plain(rec), err

@@ -13,11 +13,13 @@ import (
 // step is one random action. It is symbolic, so that one sequence runs on any store and
 // shrinks well: resources and keys are indexes, tokens and versions may be "the current".
 type step struct {
-	Do     string // skip, raise, retire, evict, commit, read, get, list
+	Do     string // skip, raise, retire, evict, commit, again, read, get, list
 	Token  symbol
 	More   []symbol // commit: the other tokens
 	Key    int      // read, get
 	Ops    []symbolicOp
+	Once   string // commit: its idempotency key
+	Back   int    // again: which of the commits with a key, counted from the last one
 	Prefix string // list
 	After  string
 	Limit  int
@@ -76,7 +78,7 @@ func drawStep(t *rapid.T) step {
 	s := step{
 		Do: rapid.SampledFrom([]string{
 			"skip", "commit", "commit", "commit", "commit", "commit", "commit", "commit", "commit", "commit", "commit",
-			"raise", "raise", "raise", "read", "get", "list", "list", "retire", "evict",
+			"again", "again", "raise", "raise", "raise", "read", "get", "list", "list", "retire", "evict",
 		}).Draw(t, "do"),
 	}
 	switch s.Do {
@@ -96,6 +98,10 @@ func drawStep(t *rapid.T) step {
 		if rapid.IntRange(0, 7).Draw(t, "another") == 7 {
 			s.More = append(s.More, drawSymbol(t, "current", 9))
 		}
+		s.Once = rapid.SampledFrom([]string{"", "", "", "", "", "", "", "k", "k2", "K"}).Draw(t, "once")
+	case "again":
+		s.Token = drawSymbol(t, "current", 7)
+		s.Back = rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "back")
 	case "raise":
 		s.Token = drawSymbol(t, "next", 7)
 	case "retire", "evict":
@@ -168,7 +174,9 @@ func (s step) String() string {
 	case "skip":
 		return "skip"
 	case "commit":
-		return fmt.Sprintf("commit %+v with %+v", s.Ops, append([]symbol{s.Token}, s.More...))
+		return fmt.Sprintf("commit %+v with %+v under the key %q", s.Ops, append([]symbol{s.Token}, s.More...), s.Once)
+	case "again":
+		return fmt.Sprintf("again the commit %d before the last one with a key, with %+v", s.Back, s.Token)
 	case "list":
 		return fmt.Sprintf("list %d prefix %q after %q limit %d", s.Token.Resource, s.Prefix, s.After, s.Limit)
 	case "get", "read":

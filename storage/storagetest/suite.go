@@ -47,6 +47,14 @@ type Update func(
 	tokens ...fencing.Token,
 ) error
 
+// UpdateOnce is an Update under an idempotency key: where its record says that it was committed,
+// fn is not called, and replayed is true.
+type UpdateOnce func(
+	ctx context.Context, s Subject, key string,
+	fn func(ctx context.Context, write func(resource, key string, value []byte) error) error,
+	tokens ...fencing.Token,
+) (replayed bool, err error)
+
 // Harness connects a store to the suite.
 type Harness struct {
 	// New returns a store of the given mode. Stores may share a server and a database:
@@ -58,6 +66,14 @@ type Harness struct {
 	MaxValue, MaxOps int
 	// Update is the backend's own fenced transaction; nil where it has none.
 	Update Update
+	// UpdateOnce is Update under an idempotency key; nil where the backend has none.
+	UpdateOnce UpdateOnce
+	// Aged makes the idempotency records that a resource has now overdue, and none that come
+	// later; nil where they cannot be reached.
+	Aged func(tb testing.TB, s Subject, resource string)
+	// Sweep removes the overdue idempotency records of every resource and says how many; nil
+	// where the backend has none.
+	Sweep func(ctx context.Context, s Subject) (removed int, err error)
 	// Read returns what Update's write wrote, outside of any transaction. Default: the
 	// record, by Store.Get.
 	Read func(ctx context.Context, s Subject, resource, key string) (value []byte, found bool, err error)
@@ -89,6 +105,9 @@ const (
 	nothing need = iota
 	update
 	backend
+	once
+	aged
+	sweeper
 )
 
 func scenarios() []scenario {
@@ -98,6 +117,21 @@ func scenarios() []scenario {
 		{"concurrent commits stand on their own", strict, nothing, ownMerits},
 		{"concurrent commits of several resources", strict, nothing, transfers},
 		{"a batch is judged commit by commit", strict, backend, batch},
+
+		{"random tokens are accepted in order", both, nothing, randomWriters},
+
+		{"a key is applied once", both, nothing, keyOnce},
+		{"a key under another token", both, nothing, keyLaterToken},
+		{"a key that the fence refused", both, nothing, keyFenceRefusal},
+		{"a key that the data refused", both, nothing, keyDataRefusals},
+		{"a key is for one commit", both, nothing, keyPayload},
+		{"a key belongs to the lowest resource", strict, nothing, keyResource},
+		{"names of keys", both, nothing, keyNames},
+		{"a key remembers exactly", strict, nothing, keyExact},
+		{"one key several times in a batch", strict, backend, keyBatch},
+		{"concurrent sends of one key", both, nothing, keyRace},
+		{"overdue keys go in small steps", strict, aged, retention},
+		{"overdue keys are swept", strict, sweeper, sweep},
 
 		{"read-modify-write is not lost", both, nothing, readModifyWrite},
 		{"without a raise the gap is there", classic, nothing, gapWithoutRaise},
@@ -148,6 +182,7 @@ func scenarios() []scenario {
 		{"update writes or does not", strict, update, updates},
 		{"update is refused", strict, update, updateRefused},
 		{"a panic in update", strict, update, updatePanics},
+		{"an update with a key", strict, once, updateWithKey},
 	}
 }
 
@@ -174,6 +209,12 @@ func (sc scenario) run(tb testing.TB, h Harness, mode fencing.Mode, s Subject) {
 		tb.Skip("the harness has no Update")
 	case sc.needs == backend && s.Backend == nil:
 		tb.Skip("the subject has no Backend")
+	case sc.needs == once && h.UpdateOnce == nil:
+		tb.Skip("the harness has no UpdateOnce")
+	case sc.needs == aged && h.Aged == nil:
+		tb.Skip("the harness has no Aged")
+	case sc.needs == sweeper && (h.Aged == nil || h.Sweep == nil):
+		tb.Skip("the harness has no Sweep")
 	}
 	if h.MaxValue == 0 {
 		h.MaxValue = 1 << 20

@@ -1,0 +1,2 @@
+-- Begins a transaction, which has the write lock from here on.
+BEGIN IMMEDIATE

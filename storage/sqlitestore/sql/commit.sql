@@ -1,0 +1,2 @@
+-- Commits; what it returns without an error is on the disk.
+COMMIT

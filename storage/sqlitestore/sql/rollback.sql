@@ -1,0 +1,2 @@
+-- Undoes the transaction; an error if there is none.
+ROLLBACK
