@@ -3,11 +3,11 @@ GO ?= go
 # Tools are run, not required: they stay out of go.mod. golangci-lint brings gofumpt v0.12 as its formatter.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps test lint demo bench
+.PHONY: help deps test lint demo sabotage bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 # The tests start private servers of their own. So deps wants the programs and no services: while packages are installed
 # here, none may start, PostgreSQL makes no default cluster, and a Redis that came with them is not started at boot.
@@ -24,6 +24,9 @@ done
 [ -n "$$postgres" ] || lacking="$$lacking postgresql"
 
 command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || lacking="$$lacking pgbouncer"
+
+# A client in another language: psycopg2, and psql comes with the server.
+{ python3 -c 'import psycopg2' || /usr/bin/python3 -c 'import psycopg2'; } >/dev/null 2>&1 || lacking="$$lacking python3-psycopg2"
 
 command -v ps >/dev/null || lacking="$$lacking procps"
 
@@ -43,11 +46,11 @@ if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then
 	if command -v apt-get >/dev/null; then
 		echo "  sudo apt-get install$$lacking" >&2
 	elif command -v dnf >/dev/null; then
-		echo "  sudo dnf install redis postgresql-server pgbouncer gcc" >&2
+		echo "  sudo dnf install redis postgresql-server pgbouncer python3-psycopg2 gcc" >&2
 	elif command -v brew >/dev/null; then
-		echo "  brew install redis postgresql@17 pgbouncer && brew link postgresql@17   (and xcode-select --install for the compiler)" >&2
+		echo "  brew install redis postgresql@17 pgbouncer && brew link postgresql@17 && pip3 install psycopg2-binary   (and xcode-select --install for the compiler)" >&2
 	else
-		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, a C compiler" >&2
+		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, psycopg2 for Python, a C compiler" >&2
 	fi
 	exit 1
 fi
@@ -80,7 +83,7 @@ esac
 endef
 export DEPS
 
-deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, a C compiler
+deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, psycopg2, a C compiler
 	@sh -c "$$DEPS"
 
 test: ## run all tests with the race detector; a missing server fails them
@@ -96,6 +99,9 @@ lint: ## vet for three systems, check format and import directions
 
 demo: ## watch a stale write being refused
 	$(GO) run ./cmd/fencegate demo
+
+sabotage: ## break the rule on purpose, and see a test fail each time; ONLY=storage runs one group
+	$(GO) run ./internal/sabotage -only '$(ONLY)'
 
 bench: ## measure against goals and peers; ONLY=locks runs one group
 	cd internal/bench && $(GO) run . -only '$(ONLY)'

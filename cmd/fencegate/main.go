@@ -24,7 +24,11 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 type cli struct {
 	Demo      demoCmd      `cmd:"" help:"Tell the story of the paused client: without a lock, with one, and with the fence."`
 	Redlock   redlockCmd   `cmd:"" help:"Set up and look after the nodes of a redlock cluster."`
+	Doctor    doctorCmd    `cmd:"" help:"Say whether the lock and the store are set up so that they keep their promises."`
+	Evict     evictCmd     `cmd:"" help:"End tokens without their holders."`
 	Migrate   migrateCmd   `cmd:"" help:"Move a database to the schema that this program needs, or back."`
+	Prune     pruneCmd     `cmd:"" help:"Drop marks and counters that nobody needs any more."`
+	Guard     guardCmd     `cmd:"" help:"Guard tables of your own in Postgres: writes need the token of the row's resource."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 	DemoActor demoActorCmd `cmd:"" hidden:"" help:"Play a client of the demo: used by it."`
 }

@@ -33,6 +33,7 @@ type backendFlags struct {
 	PostgresURL string `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --lock postgres and --store postgres; see fencegate migrate."`
 	SqlitePath  string `placeholder:"FILE" env:"FENCEGATE_SQLITE_PATH" help:"The file of --store sqlite. Default: a temporary one, removed at the end."`
 	redlockFlags
+	keyRetention       time.Duration // of idempotency records; 0: the backends' default
 	RedlockNodeTimeout time.Duration `name:"redlock-node-timeout" default:"50ms" env:"FENCEGATE_REDLOCK_NODE_TIMEOUT" help:"How long a call waits for a node of --lock redlock (default: ${default})."`
 }
 
@@ -91,11 +92,11 @@ func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
 	}
 	switch f.Store {
 	case "memory":
-		o.store = memstore.New()
+		o.store = memstore.New(&memstore.Options{KeyRetention: f.keyRetention})
 	case "redis":
-		o.store, err = redisstore.New(ctx, client, nil)
+		o.store, err = redisstore.New(ctx, client, &redisstore.Options{KeyRetention: f.keyRetention})
 	case "postgres":
-		o.store, err = pgstore.New(ctx, pool, nil)
+		o.store, err = pgstore.New(ctx, pool, &pgstore.Options{KeyRetention: f.keyRetention})
 	case "sqlite":
 		o.store, err = f.sqlite(ctx, o)
 	}
@@ -201,7 +202,7 @@ func (f backendFlags) sqlite(ctx context.Context, o *opened) (storage.Backend, e
 		o.closers = append(o.closers, func() error { return os.RemoveAll(dir) })
 		path = filepath.Join(dir, "coupons.db")
 	}
-	b, err := sqlitestore.Open(ctx, path, nil)
+	b, err := sqlitestore.Open(ctx, path, &sqlitestore.Options{KeyRetention: f.keyRetention})
 	if err != nil {
 		return nil, err
 	}

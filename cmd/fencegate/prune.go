@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/storage/pgstore"
+)
+
+// pruneCmd drops what nobody needs any more from the SQL backends.
+type pruneCmd struct {
+	OlderThan    time.Duration `required:"" placeholder:"AGE" help:"How long nobody has used what is dropped: 720h, say, and 1h or more."`
+	DryRun       bool          `help:"Count, and change nothing."`
+	KeyRetention time.Duration `default:"24h" env:"FENCEGATE_KEY_RETENTION" help:"How long a store keeps the answers to idempotency keys: not less than its gateways promise (default: ${default})."`
+	Store        string        `enum:"none,postgres,sqlite,redis,memory," default:"none" env:"FENCEGATE_STORE" help:"Whose marks: postgres or sqlite."`
+	Lock         string        `enum:"none,postgres,redis,redlock,memory," default:"none" env:"FENCEGATE_LOCK" help:"Whose counters: postgres."`
+	PostgresURL  string        `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --store postgres and --lock postgres."`
+	SqlitePath   string        `placeholder:"FILE" env:"FENCEGATE_SQLITE_PATH" help:"The file of --store sqlite."`
+}
+
+// Help implements kong.HelpProvider.
+func (pruneCmd) Help() string {
+	return "Marks that are retired, and counters of locks that nobody holds or waits for, are dropped if they are old. " +
+		"Floors stand in their place: no number that was dropped is granted again, and no token of then is accepted. " +
+		"With --store the answers to idempotency keys go too that are older than --key-retention and whose token is not the mark. " +
+		"Records, live marks and locks that are held stay. It runs beside the gateways, in small steps, and may be " +
+		"interrupted and repeated at any time; a SQLite file must be used by nobody else meanwhile. " +
+		"Where --store and --lock come from the environment, none leaves one out. See docs/limits.md."
+}
+
+// unprunable says why a kind of backend cannot be pruned.
+var unprunable = map[string]string{
+	"memory":  "what it keeps ends with its process",
+	"redis":   "it has no floor: one key cannot stand for those of all resources, which lie in different slots of a cluster",
+	"redlock": "it has no floor: its nodes would have to raise one together",
+}
+
+// pruner is what can be pruned.
+type pruner interface {
+	Prune(ctx context.Context, olderThan time.Duration, progress func(looked, dropped int)) (dropped int, err error)
+	Prunable(ctx context.Context, olderThan time.Duration, progress func(looked, dropped int)) (n int, err error)
+}
+
+// Run implements the command.
+func (c *pruneCmd) Run(ctx context.Context, std stdio) (err error) {
+	c.Store, c.Lock = cmp.Or(c.Store, "none"), cmp.Or(c.Lock, "none") // a variable may be set to nothing
+	if err := c.check(); err != nil {
+		return err
+	}
+	flags := backendFlags{Lock: "memory", Store: "memory", PostgresURL: c.PostgresURL, SqlitePath: c.SqlitePath, keyRetention: c.KeyRetention}
+	if c.Lock != "none" {
+		flags.Lock = c.Lock
+	}
+	if c.Store != "none" {
+		flags.Store = c.Store
+	}
+	back, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, back.close()) }()
+	if c.Store != "none" {
+		if err := c.prune(ctx, std, "marks", back.store); err != nil {
+			return err
+		}
+		// Behind the marks: one that was pruned no longer keeps its own.
+		if err := c.sweep(ctx, std, back.store); err != nil {
+			return err
+		}
+	}
+	if c.Lock != "none" {
+		return c.prune(ctx, std, "counters", back.lock)
+	}
+	return nil
+}
+
+// check is what can be said before anything is opened.
+func (c *pruneCmd) check() error {
+	if why := unprunable[c.Store]; why != "" {
+		return usageError{fmt.Errorf("--store %s cannot be pruned: %s; postgres and sqlite can, and none leaves it out", c.Store, why)}
+	}
+	if why := unprunable[c.Lock]; why != "" {
+		return usageError{fmt.Errorf("--lock %s cannot be pruned: %s; postgres can, and none leaves it out", c.Lock, why)}
+	}
+	if c.Store == "none" && c.Lock == "none" {
+		return usageError{errors.New("what is to be pruned? --store postgres, --store sqlite, --lock postgres")}
+	}
+	if c.OlderThan < pgstore.MinPruneAge {
+		return usageError{&fencing.InvalidError{What: "age", Got: c.OlderThan.String(), Allowed: "1h or more, the longest TTL of a lock"}}
+	}
+	if c.KeyRetention < time.Hour {
+		return usageError{&fencing.InvalidError{What: "key retention", Got: c.KeyRetention.String(), Allowed: "1h or more"}}
+	}
+	if c.Store != "sqlite" {
+		return nil
+	}
+	if c.SqlitePath == "" {
+		return usageError{errors.New("--sqlite-path is needed for --store sqlite")}
+	}
+	if _, err := os.Stat(c.SqlitePath); err != nil { // to open it would make it
+		return fmt.Errorf("%s cannot be opened: %w", c.SqlitePath, cmp.Or(errors.Unwrap(err), err))
+	}
+	return nil
+}
+
+// prune prunes one backend, and says what came of it, also when that is not all.
+func (c *pruneCmd) prune(ctx context.Context, std stdio, what string, backend any) error {
+	b, ok := backend.(pruner)
+	if !ok {
+		return fmt.Errorf("these %s cannot be pruned", what)
+	}
+	tell := count(std.err, what+" looked at")
+	looked := 0
+	progress := func(l, _ int) {
+		looked = l
+		tell(l)
+	}
+	if c.DryRun {
+		n, err := b.Prunable(ctx, c.OlderThan, progress)
+		if err != nil {
+			return fmt.Errorf("count the %s: %w", what, err)
+		}
+		_, err = fmt.Fprintf(std.out, "%d of %d %s could be dropped\n", n, looked, what)
+		return err
+	}
+	n, err := b.Prune(ctx, c.OlderThan, progress)
+	if err != nil {
+		fmt.Fprintf(std.err, "not done: %d of the first %d %s dropped, which stays so; run it again for the rest\n", n, looked, what)
+		return fmt.Errorf("prune the %s: %w", what, err)
+	}
+	fmt.Fprintf(std.err, "done: %d of %d %s dropped\n", n, looked, what)
+	return nil
+}
+
+// sweeper is what keeps answers to idempotency keys. A commit with a key removes those of its own
+// resource; this is for resources that are no longer used.
+type sweeper interface {
+	Sweep(ctx context.Context) (n int, err error)
+}
+
+// sweep removes the answers that are overdue.
+func (c *pruneCmd) sweep(ctx context.Context, std stdio, backend any) error {
+	b, ok := backend.(sweeper)
+	if !ok {
+		return errors.New("these answers to idempotency keys cannot be swept")
+	}
+	if c.DryRun {
+		return nil
+	}
+	n, err := b.Sweep(ctx)
+	if err != nil {
+		fmt.Fprintf(std.err, "not done: %d answers to idempotency keys removed, which stays so; run it again for the rest\n", n)
+		return fmt.Errorf("sweep the answers to idempotency keys: %w", err)
+	}
+	fmt.Fprintf(std.err, "done: %d answers to idempotency keys removed\n", n)
+	return nil
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencegate/fencegate/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const root = "../.."
+
+// TestReadme follows the README on a database that knows nothing of fencegate, and compares what
+// is printed.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := testenv.StartPostgres(t, nil) // of its own: roles belong to the whole server
+	owner := server.NewDatabase(t)
+	schema, err := os.ReadFile("schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec0(t, owner, "create role shop login", string(schema))
+
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "fencegate"), "./cmd/fencegate")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	blocks := regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("the README has %d blocks of sh and text, want 3", len(blocks))
+	}
+	var out string
+	for _, block := range blocks {
+		if block[1] == "text" {
+			if out != block[2] {
+				t.Errorf("got\n%s\nwant\n%s", out, block[2])
+			}
+			continue
+		}
+		script := strings.Replace(block[2], "go run ./examples/existing-table ", "go run ./examples/existing-table --python "+python(t)+" ", 1)
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "OWNER_URL="+owner, "SHOP_URL="+as(t, owner, "shop"))
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		stdout, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s%v\n%s%s", script, err, stdout, errs.String())
+		}
+		out = string(stdout)
+	}
+}
+
+func exec0(t *testing.T, url string, statements ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background()) //nolint:errcheck // a test's
+	for _, s := range statements {
+		if _, err := conn.Exec(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// as returns the URL of the same database for another role.
+func as(t *testing.T, raw, role string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(role)
+	return u.String()
+}
+
+// python returns an interpreter that has psycopg2: the first in the path may be another than
+// that of the system's packages.
+func python(t *testing.T) string {
+	t.Helper()
+	for _, p := range []string{"python3", "/usr/bin/python3"} {
+		if exec.CommandContext(t.Context(), p, "-c", "import psycopg2").Run() == nil {
+			return p
+		}
+	}
+	t.Fatal("no Python with psycopg2: make deps installs it")
+	return ""
+}
