@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// patch is one act of sabotage.
+type patch struct {
+	name  string     // its path without the ending: "storage/retired-is-plain"
+	what  string     // what it breaks
+	tests [][]string // arguments of go test, each of which must fail
+	files []string   // what it changes, in the project
+	diff  []byte
+}
+
+// load reads the patches of a group, one patch, or all.
+func load(dir, only string) ([]patch, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*.patch"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(paths)
+	var all []patch
+	for _, path := range paths {
+		name, err := filepath.Rel(dir, strings.TrimSuffix(path, ".patch"))
+		if err != nil {
+			return nil, err
+		}
+		name = filepath.ToSlash(name)
+		if only != "" && only != name && !strings.HasPrefix(name, only+"/") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		p, err := parse(name, text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no patch is called %q", only)
+	}
+	return all, nil
+}
+
+func parse(name string, text []byte) (patch, error) {
+	p := patch{name: name, diff: text}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
+		comment, isComment := strings.CutPrefix(line, "# ")
+		switch {
+		case isComment && strings.HasPrefix(comment, "test: "):
+			p.tests = append(p.tests, fields(strings.TrimPrefix(comment, "test: ")))
+		case isComment && p.what == "":
+			p.what = comment
+		case strings.HasPrefix(line, "+++ b/"):
+			p.files = append(p.files, strings.TrimPrefix(line, "+++ b/"))
+		}
+	}
+	if p.what == "" || len(p.tests) == 0 || len(p.files) == 0 {
+		return p, errors.New("want a line that says what is broken, a line \"# test: ...\", and a diff with a/ and b/")
+	}
+	return p, nil
+}
+
+// fields splits at spaces; single quotes keep what is between them together.
+func fields(s string) (list []string) {
+	for i, part := range strings.Split(s, "'") {
+		if i%2 == 1 {
+			list = append(list, part)
+			continue
+		}
+		list = append(list, strings.Fields(part)...)
+	}
+	return list
+}
+
+// apply writes the patched copies of the files into dir, and an overlay that puts them in the
+// place of the originals. It returns the overlay's path.
+func (p patch) apply(ctx context.Context, dir string) (string, error) {
+	replace := map[string]string{}
+	for _, file := range p.files {
+		original, err := filepath.Abs(filepath.FromSlash(file))
+		if err != nil {
+			return "", err
+		}
+		text, err := os.ReadFile(original)
+		if err != nil {
+			return "", err
+		}
+		broken := filepath.Join(dir, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(broken), 0o700); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(broken, text, 0o600); err != nil {
+			return "", err
+		}
+		replace[original] = broken
+	}
+	// git apply takes no part of a patch that does not fit whole. Outside of a repository it
+	// works on plain files.
+	git := exec.CommandContext(ctx, "git", "apply", "--whitespace=nowarn", "-")
+	git.Dir = dir
+	git.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	git.Stdin = bytes.NewReader(p.diff)
+	if out, err := git.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("it no longer applies: %w\n%s", err, out)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, overlay, 0o600)
+}
+
+// try runs the tests under the patch. It is caught if each of them failed.
+func (p patch) try(ctx context.Context) (caught bool, output string, err error) {
+	dir, err := os.MkdirTemp("", "sabotage-")
+	if err != nil {
+		return false, "", err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := p.apply(ctx, dir)
+	if err != nil {
+		return false, "", err
+	}
+	for _, args := range p.tests {
+		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=5m", "-overlay", overlay}, args...)...) //nolint:gosec // the arguments are our own files'
+		cmd.Env = append(os.Environ(), "FENCEGATE_TEST_REQUIRE=1")
+		cmd.WaitDelay = 0
+		out, err := cmd.CombinedOutput()
+		output = string(out)
+		switch {
+		case err == nil:
+			return false, output, nil
+		case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
+			return false, output, errors.New("it does not compile")
+		case !strings.Contains(output, "--- FAIL") && !strings.Contains(output, "panic: test timed out"):
+			return false, output, fmt.Errorf("no test failed, but go test did: %w", err)
+		}
+	}
+	return true, "", nil
+}
