@@ -2,8 +2,8 @@
 // its own, shows its progress, prints a table, and writes results/<group>.json, .txt and
 // charts. It reports and judges nothing: goals that are missed are no error.
 //
-//	make bench              all groups
-//	make bench ONLY=locks   one of them
+//	make bench                all groups
+//	make bench ONLY=storage   one of them
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/fencegate/fencegate/internal/bench/locks"
 	"github.com/fencegate/fencegate/internal/bench/report"
 	"github.com/fencegate/fencegate/internal/bench/rig"
+	"github.com/fencegate/fencegate/internal/bench/storage"
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
@@ -31,7 +32,7 @@ type group struct {
 	run  func(ctx context.Context, r *report.Report, part string)
 }
 
-var groups = []group{{"locks", locks.Run}}
+var groups = []group{{"locks", locks.Run}, {"storage", storage.Run}}
 
 func main() { os.Exit(testenv.Run(program{})) }
 

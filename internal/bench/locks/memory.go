@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -83,8 +82,8 @@ func memoryOf(ctx context.Context, locks int) (float64, error) {
 	for i := range names {
 		names[i] = fmt.Sprintf("coupon:%07d", i)
 	}
-	keys := memoryOfCopies(names)
-	start := heap()
+	keys := measure.Copies(names)
+	start := measure.Heap()
 	b := memlock.New()
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -94,27 +93,8 @@ func memoryOf(ctx context.Context, locks int) (float64, error) {
 			return 0, err
 		}
 	}
-	held := heap() - start
+	held := measure.Heap() - start
 	runtime.KeepAlive(b)
 	runtime.KeepAlive(names)
 	return float64(held-keys) / float64(locks), nil
-}
-
-func memoryOfCopies(names []string) int64 {
-	copies := make([]string, len(names))
-	start := heap()
-	for i, name := range names {
-		copies[i] = strings.Clone(name)
-	}
-	grown := heap() - start
-	runtime.KeepAlive(copies)
-	return grown
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC() // what finalizers and pools let go
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // it fits
 }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,23 +10,14 @@ import (
 	"github.com/fencegate/fencegate/internal/bench/rig"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking/pglock"
-	"github.com/fencegate/fencegate/migrations"
 )
 
 // postgres drains waiters of pglock, and of pg_advisory_lock, for which each waiter blocks a
 // connection. There is no goal.
 func postgres(ctx context.Context, h *rig.Host, r *report.Report) error {
 	server := testenv.StartPostgres(h, &testenv.PostgresOptions{NoSync: true})
-	url := server.NewDatabaseFrom(h, "migrated", func(url string) error {
-		m, err := migrations.Open(ctx, url)
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		_, err = m.Up(ctx)
-		return err
-	})
-	blocked, err := pool(ctx, h, url, waiters+1)
+	url := rig.Migrated(ctx, h, server)
+	blocked, err := rig.Pool(ctx, h, url, waiters+1)
 	if err != nil {
 		return err
 	}
@@ -40,7 +30,7 @@ func postgres(ctx context.Context, h *rig.Host, r *report.Report) error {
 		desk, err := issuer(b)
 		return byIssuer(desk), err
 	}
-	shared, err := pool(ctx, h, url, 20)
+	shared, err := rig.Pool(ctx, h, url, 20)
 	if err != nil {
 		return err
 	}
@@ -61,20 +51,6 @@ func postgres(ctx context.Context, h *rig.Host, r *report.Report) error {
 		crowd{"fencegate pglock, 64 processes", func(waiter int) locker { return many[waiter] }})
 	_, err = drainAll(ctx, r, "locks-drain-postgres", crowds, "Postgres, 1 ms", time.Millisecond)
 	return err
-}
-
-func pool(ctx context.Context, tb testing.TB, url string, size int32) (*pgxpool.Pool, error) {
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	c.MaxConns = size
-	pglock.Configure(c)
-	p, err := pgxpool.NewWithConfig(ctx, c)
-	if err == nil {
-		tb.Cleanup(p.Close)
-	}
-	return p, err
 }
 
 func advisory(pool *pgxpool.Pool) locker {

@@ -10,24 +10,39 @@ import (
 	"time"
 )
 
-// Proxy stands before a Redis server. It counts the commands that clients send, whatever
+// Proxy stands before a Redis or PostgreSQL server. It counts what clients send, whatever
 // library they use, and delays what passes, each way by the same time: many things are on
 // their way at once, as on a wire.
 type Proxy struct {
 	addr     string
 	delay    time.Duration
+	counter  func() counter // one for each connection
 	commands atomic.Int64
 	trips    atomic.Int64
 }
 
-// StartProxy starts a proxy that ends with tb.
+// counter counts in what a client sends, in whatever pieces it comes.
+type counter interface{ Count(piece []byte) int }
+
+// StartProxy starts a proxy before a Redis server. It ends with tb.
 func StartProxy(tb testing.TB, server string, delay time.Duration) *Proxy {
+	tb.Helper()
+	return start(tb, server, delay, func() counter { return &Commands{} })
+}
+
+// StartPostgresProxy starts a proxy before a PostgreSQL server. It ends with tb.
+func StartPostgresProxy(tb testing.TB, server string) *Proxy {
+	tb.Helper()
+	return start(tb, server, 0, func() counter { return &Questions{} })
+}
+
+func start(tb testing.TB, server string, delay time.Duration, counter func() counter) *Proxy {
 	tb.Helper()
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("rig: %v", err)
 	}
-	p := &Proxy{addr: l.Addr().String(), delay: delay}
+	p := &Proxy{addr: l.Addr().String(), delay: delay, counter: counter}
 	var open connections
 	tb.Cleanup(func() {
 		_ = l.Close()
@@ -48,8 +63,9 @@ func StartProxy(tb testing.TB, server string, delay time.Duration) *Proxy {
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Commands returns how many commands were sent so far; what clients say when they connect
-// or when nothing happens (HELLO, CLIENT, PING) does not count.
+// Commands returns how many commands were sent so far, of a PostgreSQL server how many
+// [Questions]; what clients say when they connect or when nothing happens (HELLO, CLIENT,
+// PING) does not count.
 func (p *Proxy) Commands() int64 { return p.commands.Load() }
 
 // Trips returns how often a client sent something after it had been answered: a pipeline is
@@ -65,7 +81,7 @@ func (p *Proxy) serve(client net.Conn, addr string, open *connections) {
 	open.add(client, server)
 	var answered atomic.Bool
 	answered.Store(true)
-	var requests Commands
+	requests := p.counter()
 	go p.pass(server, client, func(b []byte) {
 		if n := requests.Count(b); n > 0 {
 			p.commands.Add(int64(n))

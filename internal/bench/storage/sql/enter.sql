@@ -1,0 +1,2 @@
+-- Returns (number). $1 resource, $2 token.
+select fencegate.enter($1, $2)

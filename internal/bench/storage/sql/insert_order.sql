@@ -1,0 +1,2 @@
+-- Returns nothing. $1 coupon.
+insert into orders (coupon) values ($1)

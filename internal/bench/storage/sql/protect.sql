@@ -1,0 +1,2 @@
+-- Returns what protect returns.
+select fencegate.protect('public.guarded'::regclass, 'coupon:', 'id')
