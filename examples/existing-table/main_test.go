@@ -75,7 +75,7 @@ func exec0(t *testing.T, url string, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // a test's
+	defer func() { _ = conn.Close(context.Background()) }()
 	for _, s := range statements {
 		if _, err := conn.Exec(t.Context(), s); err != nil {
 			t.Fatalf("%s: %v", s, err)

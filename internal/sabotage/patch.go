@@ -104,7 +104,7 @@ func (p patch) apply(ctx context.Context, dir string) (string, error) {
 		if err := os.MkdirAll(filepath.Dir(broken), 0o700); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(broken, text, 0o600); err != nil {
+		if err := os.WriteFile(broken, text, 0o600); err != nil { //nolint:gosec // the names are our own patches'
 			return "", err
 		}
 		replace[original] = broken
@@ -132,13 +132,13 @@ func (p patch) try(ctx context.Context) (caught bool, output string, err error) 
 	if err != nil {
 		return false, "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	overlay, err := p.apply(ctx, dir)
 	if err != nil {
 		return false, "", err
 	}
 	for _, args := range p.tests {
-		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=5m", "-overlay", overlay}, args...)...) //nolint:gosec // the arguments are our own files'
+		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=5m", "-overlay", overlay}, args...)...)
 		cmd.Env = append(os.Environ(), "FENCEGATE_TEST_REQUIRE=1")
 		cmd.WaitDelay = 0
 		out, err := cmd.CombinedOutput()

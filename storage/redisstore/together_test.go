@@ -85,6 +85,8 @@ func TestTogetherEachOnItsOwn(t *testing.T) {
 		keyed,
 		one(unmarked, storage.Put("unmarked", "a", nil)),
 		{Tokens: []fencing.Token{x, y}, Ops: []storage.Op{storage.Delete("x", "a"), storage.Put("y", "a", nil)}},
+		one(y, storage.Put("y", "a", []byte("gone"))),
+		one(y, storage.Delete("y", "a")),
 		one(y, storage.Put("y", "a", []byte("last"))),
 		one(x, storage.Put("x", "a", []byte("new"))),
 	}
@@ -109,15 +111,20 @@ func TestTogetherEachOnItsOwn(t *testing.T) {
 		"failed WRONGTYPE",
 		"{[{0 0} {1 0}] false}",
 		"{[{2 0}] false}",
+		"{[{0 0}] false}",
+		"{[{3 0}] false}",
 		"{[{3 0}] false}",
 	} {
 		if got := verdict(out[i]); got != want {
 			t.Errorf("commit %d: got %s, want %s", i, got, want)
 		}
 	}
+	if !c.HExists(t.Context(), answersKey("x"), "k").Val() {
+		t.Error("the answer to a commit with a key is not where it belongs")
+	}
 	for _, want := range []storage.Record{
 		{Resource: "x", Key: "a", Value: []byte("new"), Version: 3},
-		{Resource: "y", Key: "a", Value: []byte("last"), Version: 2},
+		{Resource: "y", Key: "a", Value: []byte("last"), Version: 3},
 		{Resource: "x", Key: "n", Value: []byte("6"), Version: 2},
 	} {
 		if got, err := b.Get(t.Context(), want.Resource, want.Key); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
