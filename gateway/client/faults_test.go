@@ -348,6 +348,44 @@ func TestKeyedCommitsAreRepeated(t *testing.T) {
 	}
 }
 
+// TestRefusedAtTheDoorAfterAnUnknown: a commit was applied and its answer lost; the repeat does not
+// get as far as the store. That says nothing of the first one.
+func TestRefusedAtTheDoorAfterAnUnknown(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusBadGateway, 0} { // the first answer, in another's words, or none
+		var n atomic.Int32
+		s := setup{wrap: func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path != "/v1/commits":
+					h.ServeHTTP(w, r)
+				case n.Add(1) == 1:
+					h.ServeHTTP(httptest.NewRecorder(), r)
+					if status == 0 {
+						panic(http.ErrAbortHandler)
+					}
+					w.WriteHeader(status)
+				default:
+					w.Header().Set("Content-Type", wire.TypeProblem)
+					w.WriteHeader(http.StatusRequestEntityTooLarge)
+					_ = json.NewEncoder(w).Encode(wire.TooLarge("at most 5 bytes").Problem)
+				}
+			})
+		}}
+		r := newRig(t, s)
+		tok := grant(t, r.issuer, request("coupon:42")).Token
+		_, err := r.Store().Commit(t.Context(), storage.Commit{
+			Tokens: []fencing.Token{tok}, Ops: []storage.Op{storage.Add(tok.Resource, "n", 1, 0)}, Key: "order-7",
+		})
+		if fencing.OutcomeOf(err) != fencing.Unknown || n.Load() < 2 {
+			t.Errorf("got %v after %d requests, want unknown after two or more", err, n.Load())
+		}
+		if rec, err := r.store.Get(t.Context(), tok.Resource, "n"); err != nil || string(rec.Value) != "1" {
+			t.Errorf("got %q, %v, want it applied once", rec.Value, err)
+		}
+	}
+}
+
 // TestExactCallsAreRepeated where their replies are lost.
 func TestExactCallsAreRepeated(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway/wire"
+	"github.com/fencegate/fencegate/storage"
 )
 
 // call is one request.
@@ -183,7 +184,7 @@ func (c *Client) exact(ctx context.Context, k call) (answer, error) {
 		// that the lock was free already.
 		freed := a.problem != nil && a.problem.Released != nil
 		if o == fencing.Applied || o == fencing.Refused || freed || n == c.o.Retries || !sleep(ctx, pause) {
-			if o == fencing.Failed && unknown != nil && !freed {
+			if unknown != nil && (o == fencing.Failed && !freed || o == fencing.Refused && k.idempotency != "" && !judged(err)) {
 				err = unknown
 			}
 			return a, err
@@ -192,6 +193,16 @@ func (c *Client) exact(ctx context.Context, k call) (answer, error) {
 			unknown = err
 		}
 	}
+}
+
+// judged reports whether a refusal of a commit comes from behind the look-up of its key. One that
+// comes from the door says nothing of an attempt before it.
+func judged(err error) bool {
+	if _, data := errors.AsType[*storage.RefusedError](err); data {
+		return true
+	}
+	stale, ok := errors.AsType[*fencing.StaleError](err)
+	return ok && stale.Reason != fencing.GrantRequired
 }
 
 const (
