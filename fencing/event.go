@@ -19,6 +19,7 @@ const (
 	EventEvicted    EventKind = "evicted"    // a token was ended without its holder
 	EventLost       EventKind = "lost"       // a lease can no longer be trusted
 	EventApplied    EventKind = "applied"    // a commit was applied
+	EventReplayed   EventKind = "replayed"   // a commit had been applied before, under its key; the token need not be the mark
 	EventRead       EventKind = "read"       // a fenced read was answered
 	EventRefused    EventKind = "refused"    // the fence or the data said no
 	EventFailed     EventKind = "failed"     // an attempt failed, nothing happened

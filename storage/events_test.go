@@ -80,6 +80,15 @@ func TestEvents(t *testing.T) {
 			return errors.Join(err, listErr, markErr)
 		}, nil},
 		{"invalid", func() error { _, err := s.Put(ctx, r, "", nil); return err }, nil},
+		{"with a key", func() error {
+			_, err := s.Commit(ctx, storage.Commit{Tokens: []fencing.Token{r}, Ops: []storage.Op{storage.Put("r", "k", nil)}, Key: "once"})
+			return err
+		}, []string{"applied r#34 of 0"}},
+		{"raise over it", func() error { return s.Raise(ctx, token("r", 35)) }, []string{"raised r#35 of 0"}},
+		{"with the key again", func() error { // applied under 34, which is not the mark any more
+			_, err := s.Commit(ctx, storage.Commit{Tokens: []fencing.Token{r}, Ops: []storage.Op{storage.Put("r", "k", nil)}, Key: "once"})
+			return err
+		}, []string{"replayed r#34 of 0"}},
 		{"unknown", func() error {
 			b.fail = cause
 			_, err := s.Put(ctx, r, "a", nil)

@@ -86,10 +86,14 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Result, error) {
 		out := s.b.Apply(ctx, []Commit{c})
 		res, err = out[0].Result, out[0].Err
 	}
+	kind := fencing.EventApplied
+	if res.Replayed {
+		kind = fencing.EventReplayed
+	}
 	stale, _ := errors.AsType[*fencing.StaleError](err)
 	for _, t := range c.Tokens {
 		if stale == nil || stale.Token == t { // the other tokens were not at fault
-			s.report(fencing.EventApplied, t, start, err)
+			s.report(kind, t, start, err)
 		}
 	}
 	return res, err

@@ -8,11 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencegate/fencegate/internal/sqlitefile"
 	"github.com/fencegate/fencegate/migrations"
 )
 
@@ -162,7 +162,7 @@ func (p *part) open(ctx context.Context, f backendFlags, look func(context.Conte
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	look(ctx, o)
-	if err := o.close(); err != nil {
+	if err := o.close(); err != nil && p.err == nil {
 		p.fail(err)
 	}
 }
@@ -171,7 +171,7 @@ func (p *part) open(ctx context.Context, f backendFlags, look func(context.Conte
 func (p *part) standbys(ctx context.Context, f backendFlags, o *opened) {
 	pool, err := f.postgres(ctx, o)
 	if err != nil {
-		p.fail(err)
+		p.fail(opening(err))
 		return
 	}
 	p.replication(ctx, pool)
@@ -199,11 +199,11 @@ func (p *part) sqlite(ctx context.Context, path string) {
 		p.add("no --sqlite-path: the file is a temporary one, removed at the end")
 		return
 	}
+	if _, err := sqlitefile.Resolve(path); err != nil {
+		p.fail(err)
+		return
+	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(filepath.Dir(path)); err != nil {
-			p.fail(fmt.Errorf("%s cannot be made: its folder is not there", path))
-			return
-		}
 		p.add(path + " is not there yet: it will be made")
 		return
 	}
@@ -218,8 +218,12 @@ func (p *part) sqlite(ctx context.Context, path string) {
 		return
 	}
 	p.Checked = append(p.Checked, "it opens", "schema")
-	if s.Current > s.Latest {
-		p.add(fmt.Sprintf("%s has version %d of the schema, which is newer than this program, %d", path, s.Current, s.Latest))
+	// What keeps the store from opening.
+	switch {
+	case s.Current > s.Latest:
+		p.fail(fmt.Errorf("%s: %w", path, &migrations.NewerError{Version: s.Current, Latest: s.Latest}))
+	case s.Dirty:
+		p.fail(fmt.Errorf("%s: a migration to version %d was killed on its way: run fencegate migrate up, which settles it or says what to do", path, s.Current))
 	}
 }
 
@@ -251,14 +255,15 @@ func (c checkup) text(w io.Writer) error {
 		if len(p.Checked) > 0 {
 			state += " (checked: " + strings.Join(p.Checked, ", ") + ")"
 		}
-		fmt.Fprintf(w, "%s %s: %s\n", p.Part, p.Kind, state)
+		text := fmt.Sprintf("%s %s: %s\n", p.Part, p.Kind, state)
 		for _, s := range p.Problems {
-			fmt.Fprintln(w, "  problem:", s)
+			text += "  problem: " + s + "\n"
 		}
 		for _, s := range p.Warnings {
-			if _, err := fmt.Fprintln(w, "  warning:", s); err != nil {
-				return err
-			}
+			text += "  warning: " + s + "\n"
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
 		}
 	}
 	return nil

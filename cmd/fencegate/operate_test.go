@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,12 +28,22 @@ func TestOperateScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": statusCmd, "redis": redisCmd, "migrated": migratedCmd, "durable": durableCmd,
 			"standby": standbyCmd, "raise": raiseCmd, "marks": marksCmd, "postgres": postgresCmd, "closedport": closedPortCmd,
+			"newer": newerCmd,
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}], e.Values[primaryKey{}] = e.T(), new(*testenv.Postgres)
 			return nil
 		},
 	})
+}
+
+// newerCmd is "newer FILE": a program of the future has migrated the SQLite file.
+func newerCmd(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", args[0])
+	ts.Check(err)
+	_, err = db.Exec("UPDATE fencegate_migrations SET version = 99")
+	ts.Check(err)
+	ts.Check(db.Close())
 }
 
 // primaryKey finds the Postgres server of a script's own.

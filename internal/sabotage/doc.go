@@ -10,6 +10,6 @@
 //	...
 //
 // The patched copies are given to go test by -overlay, so nothing is written to the tree, and
-// product code has no switches. A patch is caught if a test of one of its lines failed; one whose tests
+// product code has no switches. First the tests must pass without a patch. A patch is caught if a test of one of its lines failed; one whose tests
 // pass, that does not compile, or that no longer applies fails the command.
 package main

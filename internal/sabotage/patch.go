@@ -126,6 +126,13 @@ func (p patch) apply(ctx context.Context, dir string) (string, error) {
 	return path, os.WriteFile(path, overlay, 0o600)
 }
 
+func goTest(ctx context.Context, args []string) (output string, err error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-timeout=5m"}, args...)...)
+	cmd.Env = append(os.Environ(), "FENCEGATE_TEST_REQUIRE=1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // try runs the tests under the patch. It is caught if each of them failed.
 func (p patch) try(ctx context.Context) (caught bool, output string, err error) {
 	dir, err := os.MkdirTemp("", "sabotage-")
@@ -138,11 +145,8 @@ func (p patch) try(ctx context.Context) (caught bool, output string, err error) 
 		return false, "", err
 	}
 	for _, args := range p.tests {
-		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=5m", "-overlay", overlay}, args...)...)
-		cmd.Env = append(os.Environ(), "FENCEGATE_TEST_REQUIRE=1")
-		cmd.WaitDelay = 0
-		out, err := cmd.CombinedOutput()
-		output = string(out)
+		var err error
+		output, err = goTest(ctx, append([]string{"-count=1", "-overlay", overlay}, args...))
 		switch {
 		case err == nil:
 			return false, output, nil

@@ -36,6 +36,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		{"HGET", answers, "a"},
 		{"HDEL", answers, "a"},
 		{"PEXPIREAT", answers, "1"},
+		{"UNLINK", answers},
 		{"PERSIST", answers},
 		{"HSET", answers, "a", "1"},
 		{"HDEL", answers, "a"},

@@ -24,7 +24,8 @@ const scanned = 1000
 
 var _ storage.AllEvicter = (*Backend)(nil)
 
-// EvictAll implements storage.AllEvicter. It goes through all keys of the server, of a
+// EvictAll implements storage.AllEvicter. Over a cluster it needs a cluster's client: one of a
+// single node sees a part of the marks, and is refused. It goes through all keys of the server, of a
 // cluster through those of every master, and retires each mark by a script of its own. A slot
 // of a cluster that moves meanwhile, and a failover, end the tokens they concern by
 // themselves.
@@ -42,7 +43,9 @@ func (b *Backend) EvictAll(ctx context.Context, progress func(evicted int)) (evi
 	case *redis.ClusterClient:
 		err = c.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error { return b.evictOn(ctx, one, add) })
 	default:
-		err = b.evictOn(ctx, c, add)
+		if err = b.wholeServer(ctx, c); err == nil {
+			err = b.evictOn(ctx, c, add)
+		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -50,6 +53,18 @@ func (b *Backend) EvictAll(ctx context.Context, progress func(evicted int)) (evi
 		return evicted, fencing.AsPartial(err)
 	}
 	return 0, fencing.AsFailed(err) // an error without an outcome is a cluster client's that found no masters
+}
+
+// wholeServer refuses a node of a cluster: others would keep their marks, and nobody would know.
+func (b *Backend) wholeServer(ctx context.Context, server redis.Cmdable) error {
+	info, err := server.Info(ctx, "cluster").Result()
+	if err != nil {
+		return fencing.AsFailed(fmt.Errorf("redis: info: %w", err))
+	}
+	if strings.Contains(info, "cluster_enabled:1") {
+		return &fencing.InvalidError{What: "Redis client", Got: "that of one node of a cluster", Allowed: "a cluster client, which reaches all marks"}
+	}
+	return nil
 }
 
 // evictOn retires the marks on one server, and calls add with the number of each step.

@@ -72,7 +72,14 @@ end
 local function save(key, number, grant, retired, now, answers)
   local window = answers and redis.call('HGET', answers, '*')
   redis.call('HSET', key, 'number', number, 'grant', grant, 'retired', retired, 'incarnation', now)
-  if window then redis.call('PEXPIREAT', answers, string.match(window, '%d+$')) end
+  if not window then return end
+  local latest = string.match(window, '%d+$')
+  local clock = redis.call('TIME')
+  if tonumber(latest) > clock[1] * 1000 + math.floor(clock[2] / 1000) then
+    redis.call('PEXPIREAT', answers, latest)
+  else
+    redis.call('UNLINK', answers) -- a time that has passed would free it in place: a second for a million answers
+  end
 end
 
 -- Returns nil if the token is the mark, else the reason why it is not.

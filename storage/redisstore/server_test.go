@@ -300,6 +300,13 @@ func TestCluster(t *testing.T) {
 		wantReason(t, put(t.Context(), b, tok, "a", "1"), fencing.Retired)
 		wantWarnings(t, b, "no append-only file")
 	})
+	t.Run("a client of one node", func(t *testing.T) {
+		t.Parallel()
+		n, err := backend(t, one).EvictAll(t.Context(), nil)
+		if n != 0 || !errors.Is(err, fencing.ErrInvalid) || !strings.Contains(err.Error(), "cluster") {
+			t.Errorf("EvictAll = %d, %v, want an *InvalidError: the other nodes' marks would stay", n, err)
+		}
+	})
 	t.Run("two resources", func(t *testing.T) {
 		t.Parallel()
 		x, y, z := slots(t, one)
