@@ -42,6 +42,9 @@ func (c Commit) KeyID() (id RecordID, ok bool) {
 // Fingerprint returns the commit's. Operations in another order are another commit: its answer
 // would be in that order.
 func (c Commit) Fingerprint() Fingerprint {
+	if c.fingerprint != nil {
+		return *c.fingerprint
+	}
 	h := sha256.New()
 	resources := make([]string, 0, len(c.Tokens))
 	for _, t := range c.Tokens {

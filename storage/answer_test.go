@@ -104,3 +104,26 @@ func TestAnswerText(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerTextIsKept: these texts must never change: kept records of an earlier release have them.
+func TestAnswerTextIsKept(t *testing.T) {
+	t.Parallel()
+	refused := func(reason error) storage.Answer {
+		return storage.Answer{Refused: &storage.RefusedError{Op: 1, Resource: "r", Key: "k", Reason: reason, Have: 3, Want: -4}}
+	}
+	for kept, a := range map[string]storage.Answer{
+		`{}`:                           {},
+		`{"ops":[[1,0],[2,-7],[0,0]]}`: {Result: storage.Result{Ops: []storage.OpResult{{Version: 1}, {Version: 2, Counter: -7}, {}}}},
+		`{"refused":{"op":1,"resource":"r","key":"k","reason":"version","have":3,"want":-4}}`: refused(storage.ErrVersionMismatch),
+		`{"refused":{"op":1,"resource":"r","key":"k","reason":"minimum","have":3,"want":-4}}`: refused(storage.ErrBelowMinimum),
+		`{"refused":{"op":1,"resource":"r","key":"k","reason":"counter","have":3,"want":-4}}`: refused(storage.ErrNotCounter),
+		`{"refused":{"op":1,"resource":"r","key":"k","reason":"range","have":3,"want":-4}}`:   refused(storage.ErrCounterRange),
+	} {
+		if got := string(a.Text()); got != kept {
+			t.Errorf("got %s, want %s", got, kept)
+		}
+		if got, err := storage.ParseAnswer(a.Fingerprint, 0, []byte(kept)); err != nil || !reflect.DeepEqual(got, a) {
+			t.Errorf("%s: got %+v, %v, want %+v", kept, got, err, a)
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 // token; a token whose resource no operation touches makes the commit depend on it.
 type Commit struct {
 	Tokens []fencing.Token // one per resource, in any order
-	Ops    []Op            // at least one; each record is changed at most once
+	Ops    []Op            // at least one; each record is changed at most once; values of MaxCommit bytes in all
 	// Key makes the commit safe to send again, with a later token too: under one key it is
 	// applied at most once, and sent again it is answered as it was the first time, by the
 	// data's refusals also. It has the grammar of a record's key, and belongs to the lowest of
@@ -17,6 +17,8 @@ type Commit struct {
 	// Empty: no such record is kept. Whoever may send a key learns what was answered under
 	// it, so they must be allowed to work on every resource of the commit.
 	Key string
+
+	fingerprint *Fingerprint // of a commit with a key that a Store has admitted: made before anything is locked
 }
 
 // Kind names an operation. The values are part of the wire format.
@@ -40,6 +42,10 @@ type Op struct {
 	Min      int64  // KindAdd
 	Version  int64  // KindRequire
 }
+
+// MaxCommit is how large the values of one commit may be together, in bytes: it is one message
+// to a server, and held in memory while others wait for its marks.
+const MaxCommit = 256 << 20
 
 // MaxCounter bounds counters, deltas and minimums: -MaxCounter..MaxCounter. It is what
 // JSON readers and Lua carry without loss.

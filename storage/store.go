@@ -186,6 +186,7 @@ func (s *Store) prepare(c Commit) (Commit, error) {
 			return c, invalid("commit", "one token for %s, not two", t.Resource)
 		}
 	}
+	size := 0
 	var changed map[RecordID]bool
 	if len(c.Ops) > 1 {
 		changed = make(map[RecordID]bool, len(c.Ops))
@@ -203,6 +204,13 @@ func (s *Store) prepare(c Commit) (Commit, error) {
 			}
 			changed[op.ID()] = true
 		}
+		if size += len(op.Value); size > MaxCommit {
+			return c, invalid("commit", "values of at most %d MiB together", MaxCommit>>20)
+		}
+	}
+	if c.Key != "" {
+		f := c.Fingerprint()
+		c.fingerprint = &f
 	}
 	return c, nil
 }

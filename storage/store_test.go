@@ -101,6 +101,24 @@ func token(resource string, number int64) fencing.Token {
 	return fencing.Token{Resource: resource, Number: number, Grant: grantA}
 }
 
+// TestLargestCommit: the values of a commit have a limit together, too.
+func TestLargestCommit(t *testing.T) {
+	t.Parallel()
+	s, b := open(t, &storage.Options{MaxValue: 64 << 20})
+	b.fail = fencing.AsFailed(errors.New("it came as far as the backend"))
+	r, value := token("r", 34), make([]byte, 64<<20)
+	for n, allowed := range map[int]bool{4: true, 5: false} {
+		var ops []storage.Op
+		for i := range n {
+			ops = append(ops, storage.Put("r", fmt.Sprint("k", i), value))
+		}
+		_, err := s.Commit(t.Context(), storage.Commit{Tokens: []fencing.Token{r}, Ops: ops})
+		if errors.Is(err, fencing.ErrInvalid) == allowed {
+			t.Errorf("%d values of 64 MiB: got %v, want allowed = %t", n, err, allowed)
+		}
+	}
+}
+
 func TestNewRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	b := memstore.New(nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/migrations"
 	"github.com/fencegate/fencegate/storage/pgstore"
 )
 
@@ -16,7 +17,7 @@ import (
 type pruneCmd struct {
 	OlderThan    time.Duration `required:"" placeholder:"AGE" help:"How long nobody has used what is dropped: 720h, say, and 1h or more."`
 	DryRun       bool          `help:"Count, and change nothing."`
-	KeyRetention time.Duration `default:"24h" env:"FENCEGATE_KEY_RETENTION" help:"How long a store keeps the answers to idempotency keys: not less than its gateways promise (default: ${default})."`
+	KeyRetention time.Duration `placeholder:"AGE" help:"Remove answers to idempotency keys that are older too: 24h, say, 1h or more, and not less than what any program opens the store with. Without it they stay."`
 	Store        string        `enum:"none,postgres,sqlite,redis,memory," default:"none" env:"FENCEGATE_STORE" help:"Whose marks: postgres or sqlite."`
 	Lock         string        `enum:"none,postgres,redis,redlock,memory," default:"none" env:"FENCEGATE_LOCK" help:"Whose counters: postgres."`
 	PostgresURL  string        `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --store postgres and --lock postgres."`
@@ -27,7 +28,10 @@ type pruneCmd struct {
 func (pruneCmd) Help() string {
 	return "Marks that are retired, and counters of locks that nobody holds or waits for, are dropped if they are old. " +
 		"Floors stand in their place: no number that was dropped is granted again, and no token of then is accepted. " +
-		"With --store the answers to idempotency keys go too that are older than --key-retention and whose token is not the mark. " +
+		"A store that has ever taken a plain number, as classic stores do from an outside lock service, is refused: that service cannot be " +
+		"told of a floor, and its numbers below it would be refused for ever. Nor give a store that was pruned to one. " +
+		"With --store and --key-retention the answers to idempotency keys go too that are older than that, and whose token is not the mark. " +
+		"Only say it if no program promises to keep them for longer. " +
 		"Records, live marks and locks that are held stay. It runs beside the gateways, in small steps, and may be " +
 		"interrupted and repeated at any time; a SQLite file must be used by nobody else meanwhile. " +
 		"Where --store and --lock come from the environment, none leaves one out. See docs/limits.md."
@@ -58,6 +62,11 @@ func (c *pruneCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	if c.Store != "none" {
 		flags.Store = c.Store
+	}
+	if c.Store == "sqlite" {
+		if err := c.sqlite(ctx); err != nil {
+			return err
+		}
 	}
 	back, err := flags.open(ctx)
 	if err != nil {
@@ -93,7 +102,7 @@ func (c *pruneCmd) check() error {
 	if c.OlderThan < pgstore.MinPruneAge {
 		return usageError{&fencing.InvalidError{What: "age", Got: c.OlderThan.String(), Allowed: "1h or more, the longest TTL of a lock"}}
 	}
-	if c.KeyRetention < time.Hour {
+	if c.KeyRetention != 0 && c.KeyRetention < time.Hour {
 		return usageError{&fencing.InvalidError{What: "key retention", Got: c.KeyRetention.String(), Allowed: "1h or more"}}
 	}
 	if c.Store != "sqlite" {
@@ -104,6 +113,25 @@ func (c *pruneCmd) check() error {
 	}
 	if _, err := os.Stat(c.SqlitePath); err != nil { // to open it would make it
 		return fmt.Errorf("%s cannot be opened: %w", c.SqlitePath, cmp.Or(errors.Unwrap(err), err))
+	}
+	return nil
+}
+
+// sqlite looks whether the file is a store of this version, and writes nothing: to open it as a
+// store would make one of it.
+func (c *pruneCmd) sqlite(ctx context.Context) error {
+	m, err := migrations.Open(ctx, "sqlite:"+c.SqlitePath)
+	if err != nil {
+		return err
+	}
+	s, err := m.Version(ctx)
+	switch err = errors.Join(err, m.Close()); {
+	case err != nil:
+		return err
+	case s.Current == 0:
+		return fmt.Errorf("%s is not a store of fencegate: it has none of its tables", c.SqlitePath)
+	case s.Current < s.Latest || s.Dirty:
+		return fmt.Errorf("%s has version %d of the schema, want %d: run fencegate migrate up", c.SqlitePath, s.Current, s.Latest)
 	}
 	return nil
 }
@@ -143,13 +171,18 @@ type sweeper interface {
 	Sweep(ctx context.Context) (n int, err error)
 }
 
-// sweep removes the answers that are overdue.
+// sweep removes the answers that are overdue, if it was said when that is: what the stores were
+// opened with, which promise it to their clients, is not known here.
 func (c *pruneCmd) sweep(ctx context.Context, std stdio, backend any) error {
 	b, ok := backend.(sweeper)
 	if !ok {
 		return errors.New("these answers to idempotency keys cannot be swept")
 	}
 	if c.DryRun {
+		return nil
+	}
+	if c.KeyRetention == 0 {
+		fmt.Fprintln(std.err, "answers to idempotency keys stay: --key-retention was not given")
 		return nil
 	}
 	n, err := b.Sweep(ctx)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 )
@@ -25,7 +27,7 @@ func TestPruneScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": statusCmd, "postgres": postgresCmd, "migrated": migratedCmd, "closedport": closedPortCmd,
-			"raise": raiseCmd, "old": oldCmd,
+			"raise": raiseCmd, "old": oldCmd, "plain": plainCmd, "sqlite": sqliteCmd,
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}] = e.T()
@@ -55,6 +57,22 @@ func oldCmd(ts *testscript.TestScript, _ bool, args []string) {
 		_, err = db.Exec(q)
 		ts.Check(err)
 	}
+	ts.Check(db.Close())
+}
+
+// plainCmd is "plain postgres" or "plain sqlite": a plain number is raised, as by a classic store.
+func plainCmd(ts *testscript.TestScript, _ bool, args []string) {
+	stored(ts, args[0], func(ctx context.Context, s fencing.Fence) error {
+		return s.Raise(ctx, fencing.Token{Resource: "zk:A", Number: 1000000})
+	})
+}
+
+// sqliteCmd is "sqlite FILE STATEMENT": it runs one, as another program does.
+func sqliteCmd(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	_, err = db.Exec(args[1])
+	ts.Check(err)
 	ts.Check(db.Close())
 }
 
@@ -96,7 +114,7 @@ func TestPruneInterrupted(t *testing.T) {
 	status, stderr := run(func(p *os.Process) {
 		testenv.Eventually(t, 30*time.Second, "it waits", func() bool {
 			var waits bool
-			const q = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+			const q = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation'"
 			return db.QueryRowContext(t.Context(), q).Scan(&waits) == nil && waits
 		})
 		if err := p.Signal(os.Interrupt); err != nil {

@@ -51,7 +51,7 @@ type Lane[T, R any] struct {
 
 	visit, visits int           // the caller in the lane, 0 if none; how many there were
 	patience      time.Duration // of those who come during this visit
-	timer         *time.Timer   // ends the visit; set once somebody waits
+	timer         *time.Timer   // ends the visit, if somebody still waits; set once somebody does
 }
 
 type item[T, R any] struct {
@@ -108,7 +108,7 @@ func (l *Lane[T, R]) join(ctx context.Context, values []T) ([]*item[T, R], error
 		go l.work()
 	case l.visit != 0 && l.timer == nil:
 		visit := l.visit
-		l.timer = time.AfterFunc(l.patience, func() { l.Leave(visit) })
+		l.timer = time.AfterFunc(l.patience, func() { l.overtake(visit) })
 	}
 	return items, nil
 }
@@ -153,16 +153,28 @@ func (l *Lane[T, R]) Enter(patience time.Duration) (visit int) {
 	return l.visit
 }
 
-// Leave lets those go on who came since Enter.
+// Leave lets those go on who came since Enter. Nothing happens if visit is 0, or was left before.
 func (l *Lane[T, R]) Leave(visit int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leave(visit)
 }
 
+// overtake ends a visit whose time is up, for those who wait. Where they have all gone meanwhile,
+// the visitor has the lane still, and the next one to come waits for as long again.
+func (l *Lane[T, R]) overtake(visit int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.visit == visit && len(l.queue) == 0 {
+		l.timer = nil
+		return
+	}
+	l.leave(visit)
+}
+
 // leave ends a visit, unless somebody else has ended it. Callers hold l.mu.
 func (l *Lane[T, R]) leave(visit int) {
-	if l.visit != visit {
+	if visit == 0 || l.visit != visit {
 		return
 	}
 	l.visit = 0
@@ -201,6 +213,7 @@ func (l *Lane[T, R]) work() {
 			values := make([]T, len(batch))
 			for i, it := range batch {
 				values[i] = it.value
+				it.value = *new(T) // the line's array outlives a burst, and must not keep what was in it
 			}
 			return values
 		})
@@ -210,6 +223,7 @@ func (l *Lane[T, R]) work() {
 		}
 		l.mu.Lock()
 		if len(l.queue) == 0 {
+			l.queue = nil
 			l.running = false
 			l.idle.Broadcast()
 			l.mu.Unlock()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/lane"
@@ -274,4 +276,88 @@ func TestMany(t *testing.T) {
 	}
 	wg.Wait()
 	l.Close()
+}
+
+// TestVisitorStays: where those who came have all gone again before patience ended, the visitor still
+// has the lane for itself. Who comes then waits for as long as patience says.
+func TestVisitorStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := lane.New(10, func(take func() []int) []result { return make([]result, len(take())) }, gone)
+		visit := l.Enter(time.Second)
+		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if r := l.Do(short, 1)[0]; !errors.Is(r.err, fencing.ErrFailed) {
+			t.Errorf("who went: got %v, want failed", r.err)
+		}
+		time.Sleep(2 * time.Second)
+		l.Leave(0) // what Enter says where the lane was not to be had
+		if l.Idle() || l.Enter(time.Second) != 0 {
+			t.Error("a second visitor came in beside the first one")
+		}
+		began := time.Now()
+		if r := l.Do(t.Context(), 2)[0]; r.err != nil || time.Since(began) != time.Second {
+			t.Errorf("who stayed: got %v after %v, want an answer after 1s", r.err, time.Since(began))
+		}
+		l.Leave(visit)
+
+		visit = l.Enter(time.Second)
+		short, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		l.Do(short, 3)
+		time.Sleep(2 * time.Second)
+		closed := make(chan struct{})
+		go func() { l.Close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned while a visitor was in the lane")
+		default:
+		}
+		l.Leave(visit)
+		<-closed
+	})
+}
+
+// TestLeaveNothing: Leave(0) does not end a batch.
+func TestLeaveNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		l := lane.New(10, g.run, gone)
+		var wg sync.WaitGroup
+		wg.Go(func() { l.Do(t.Context(), 1) })
+		synctest.Wait()
+		g.begin <- struct{}{}
+		synctest.Wait()
+		l.Leave(l.Enter(time.Second))
+		if l.Idle() {
+			t.Error("the batch was ended by who was not in the lane")
+		}
+		g.end <- struct{}{}
+		wg.Wait()
+		l.Close()
+	})
+}
+
+// TestNothingIsKept: what went through the lane is not kept alive by it.
+func TestNothingIsKept(t *testing.T) {
+	t.Parallel()
+	l := lane.New(4, func(take func() []*[]byte) []result { return make([]result, len(take())) }, gone)
+	var kept []weak.Pointer[[]byte]
+	for range 3 {
+		values := make([]*[]byte, 10)
+		for i := range values {
+			values[i] = new([]byte)
+			kept = append(kept, weak.Make(values[i]))
+		}
+		l.Do(t.Context(), values...)
+	}
+	runtime.GC()
+	for i, p := range kept {
+		if p.Value() != nil {
+			t.Errorf("value %d is still there", i)
+		}
+	}
+	runtime.KeepAlive(l)
 }

@@ -24,6 +24,13 @@ const stepTimeout = time.Minute
 // again, as often as busyTries, after a while that grows by busyPause each time.
 var ErrBusy = errors.New("others are at work on what is to be pruned")
 
+// ErrPlain is for a store that is not pruned: a floor would shut out whoever counts its plain
+// numbers, for ever.
+var ErrPlain = errors.New("this store has taken plain numbers from an outside lock service, which cannot be drawn again above a floor: it is not pruned")
+
+// CodePlain is the SQLSTATE of ErrPlain.
+const CodePlain = "ZF003"
+
 const (
 	busyTries = 20
 	busyPause = 50 * time.Millisecond

@@ -24,15 +24,15 @@ type pruner interface {
 	locking.Waiter
 	Prune(ctx context.Context, olderThan time.Duration, progress func(looked, dropped int)) (dropped int, err error)
 	Prunable(ctx context.Context, olderThan time.Duration, progress func(looked, dropped int)) (n int, err error)
-	PruneYoung(ctx context.Context, olderThan time.Duration) (dropped int, err error)
 }
 
 // pruneMode is what the tests have to know of a mode.
 type pruneMode struct {
-	new      func(tb testing.TB, url string) pruner
-	older    string        // makes the lock of a resource two hours older, or all of them
-	step     string        // drops every lock that is not held
-	youngest time.Duration // an age for that
+	new   func(tb testing.TB, url string) pruner
+	older string // makes the lock of a resource two hours older, or all of them
+	step  string // drops every such lock that is not held
+	aged  string // makes every lock that is written from here on two hours older, in new
+	table string // where it is written
 }
 
 func pruneModes() map[string]pruneMode {
@@ -44,13 +44,16 @@ func pruneModes() map[string]pruneMode {
 			},
 			older: `update fencegate.locks set changed_at = changed_at - interval '2 hours',
 				expires_at = expires_at - interval '2 hours' where $1 in ('', resource)`,
-			step: "select fencegate.lock_prune('', 0, 1000, true)",
+			step:  "select fencegate.lock_prune('', 3600000, 1000, true)",
+			aged:  "new.changed_at := new.changed_at - interval '2 hours'",
+			table: "locks",
 		},
 		"row locks": {
-			new:      func(tb testing.TB, url string) pruner { tb.Helper(); return rowLocks(tb, url) },
-			older:    "update fencegate.row_grants set expires_at = expires_at - interval '2 hours' where $1 in ('', resource)",
-			step:     "select fencegate.row_prune('', -3600000, 1000, true)",
-			youngest: -time.Hour,
+			new:   func(tb testing.TB, url string) pruner { tb.Helper(); return rowLocks(tb, url) },
+			older: "update fencegate.row_grants set expires_at = expires_at - interval '2 hours' where $1 in ('', resource)",
+			step:  "select fencegate.row_prune('', 3600000, 1000, true)",
+			aged:  "new.expires_at := new.expires_at - interval '2 hours'",
+			table: "row_grants",
 		},
 	}
 }
@@ -61,7 +64,7 @@ func eachMode(t *testing.T, test func(t *testing.T, m pruneMode, b pruner, owner
 	for name, m := range pruneModes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := pgtxtest.Database(t)
+			url := pgtxtest.NewDatabase(t) // one that a trigger may be left in
 			owner := pgtxtest.Open(t, url)
 			test(t, m, m.new(t, url), owner)
 		})
@@ -189,6 +192,7 @@ func TestJoinBehindPrune(t *testing.T) {
 		r.Floor = 40
 		last := acquire(t, b, r)
 		release(t, b, last.Token)
+		exec(t, owner, m.older, "")
 		tx, err := owner.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +249,9 @@ func TestJoinBehindPrune(t *testing.T) {
 // one notes its number: that is the order of grants.
 func TestPruneConcurrent(t *testing.T) {
 	t.Parallel()
-	eachMode(t, func(t *testing.T, m pruneMode, b pruner, _ *pgxpool.Pool) {
+	eachMode(t, func(t *testing.T, m pruneMode, b pruner, owner *pgxpool.Pool) {
+		exec(t, owner, "create function public.aged() returns trigger language plpgsql as $$ begin "+m.aged+"; return new; end $$")
+		exec(t, owner, "create trigger aged before insert or update on fencegate."+m.table+" for each row execute function public.aged()")
 		const resources, clients, grants = 3, 2, 120
 		var dropped, granted atomic.Int64
 		var group sync.WaitGroup
@@ -274,7 +280,7 @@ func TestPruneConcurrent(t *testing.T) {
 						}
 					}
 					if rand.IntN(4) == 0 {
-						n, err := b.PruneYoung(t.Context(), m.youngest)
+						n, err := b.Prune(t.Context(), time.Hour, nil)
 						dropped.Add(int64(n))
 						if err != nil {
 							t.Errorf("prune: %v", err)
@@ -359,7 +365,8 @@ func TestRowMakeBehindPrune(t *testing.T) {
 		err := owner.QueryRow(t.Context(), "select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'advisory')").Scan(&waits)
 		return err == nil && waits
 	})
-	if n, err := b.PruneYoung(t.Context(), -time.Hour); n != 1 || err != nil {
+	exec(t, owner, pruneModes()["row locks"].older, "")
+	if n, err := b.Prune(t.Context(), time.Hour, nil); n != 1 || err != nil {
 		t.Fatalf("dropped %d, %v, want 1", n, err)
 	}
 	if err := gate.Commit(t.Context()); err != nil {

@@ -28,6 +28,7 @@ create view fencegate.shadow as
 --   ZF202 what should be a resource and a token has not their shape
 --   ZF203 a row has no resource: its column is null, or fits no name
 --   ZF204 a guarded table is truncated
+--   ZF205 the column or the table is no longer what was guarded
 -- A message never shows a grant id.
 
 -- refusal says why a token is not the mark, as this statement sees it; code is null where it is.
@@ -87,6 +88,7 @@ declare
 		when p_code = 'ZF202' then 'Pass them as two parameters, the resource first.'
 		when p_code = 'ZF203' then 'Write a value that makes a name of 1 to 200 characters A-Z a-z 0-9 . _ : @ -, the first a letter or a digit.'
 		when p_code = 'ZF204' then 'DELETE with a token, or have the owner unprotect the table.'
+		when p_code = 'ZF205' then 'Have the owner call fencegate.protect again.'
 		else 'Roll back. Only a new grant of the lock helps.'
 	end;
 	c pg_class;
@@ -179,7 +181,7 @@ $$;
 
 -- guard_refuse is called by a guard that did not find the mark for a row. In shadow mode it notes
 -- what it would have refused, and returns.
-create function fencegate.guard_refuse(p_table oid, p_operation text, p_resource text, p_shadow boolean) returns void
+create function fencegate.guard_refuse(p_table oid, p_operation text, p_resource text, p_shadow boolean, p_changed boolean default false) returns void
 	language plpgsql volatile
 	set search_path = pg_catalog, pg_temp
 as $$
@@ -190,7 +192,9 @@ declare
 	why  record;
 	note text;
 begin
-	if p_operation = 'TRUNCATE' then
+	if p_changed then
+		select 'ZF205' as code, format('fencegate: %s, or its column, is no longer what was guarded', name) as message into why;
+	elsif p_operation = 'TRUNCATE' then
 		select 'ZF204' as code, format('fencegate: %s is guarded and cannot be truncated', name) as message into why;
 	elsif p_resource is null then
 		select 'ZF203' as code, format('fencegate: a row of %s has no resource: its column is null', name) as message into why;
@@ -236,15 +240,37 @@ $$;
 
 -- guard_body is the text of the guard of one table: a trigger function. Each table has its own,
 -- because a field that is named in the text is found far quicker than one named in a variable.
-create function fencegate.guard_body(p_prefix text, p_column text, p_enum boolean, p_shadow boolean) returns text
+create function fencegate.guard_body(p_table oid, p_prefix text, p_column text, p_type oid, p_enum boolean, p_shadow boolean) returns text
 	language sql immutable
 	set search_path = pg_catalog, pg_temp
 as $body$
+	-- Whoever owns the table can put a column of another type in the place of the guarded one, and
+	-- the cast of that to text may be a function of theirs, which would run with the rights of this
+	-- one. So the type comes first: pg_typeof casts nothing, and no later expression is looked
+	-- at before it is reached. The catalog, as a statement sees it, can be older than the row; where
+	-- nothing is to be refused it is asked before, because a field that is gone is an error.
 	-- What enter did is done again for each row, and costs little where the transaction has the
 	-- lock: whoever sets the variable by hand has no lock, and a raise could come in between. The
 	-- row that stays with its resource comes first, with as few statements as there can be.
+	-- The column's own collation must not decide which names are equal.
 	select format(replace($$
 begin
+	if tg_relid <> %8$L::oid and pg_partition_root(tg_relid) is distinct from %8$L::oid then
+		if not exists (select from pg_partition_ancestors(tg_relid) as a (part) where a.part = %8$L::oid) then
+			perform fencegate.guard_refuse(tg_relid, tg_op, null, %4$L, true);
+			return null;
+		end if;
+	end if;
+	if %4$L then
+		if not exists (select from pg_attribute where attrelid = tg_relid and attname = %9$L and atttypid = %7$L::oid) then
+			perform fencegate.guard_refuse(tg_relid, tg_op, null, true, true);
+			return null;
+		end if;
+	end if;
+	if pg_typeof(%5$s) <> %7$L::oid or pg_typeof(%6$s) <> %7$L::oid then
+		perform fencegate.guard_refuse(tg_relid, tg_op, null, %4$L, true);
+		return null;
+	end if;
 	if %1$s = %2$s then
 		$look$ %1$s %3$s;
 		if found then
@@ -271,10 +297,14 @@ $$, '$look$', $$perform from fencegate.marks as m
 				and m.incarnation = to_hex((extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint)
 					|| '-' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
 				and m.resource =$$),
-		format(case when p_enum then '%L || enum_out(new.%I)::text' else '%L || new.%I::text' end, p_prefix, p_column),
-		format(case when p_enum then '%L || enum_out(old.%I)::text' else '%L || old.%I::text' end, p_prefix, p_column),
+		format(t.text, p_prefix, 'new', p_column),
+		format(t.text, p_prefix, 'old', p_column),
 		case when p_shadow then '' else 'for no key update' end,
-		p_shadow)
+		p_shadow,
+		format('new.%I', p_column),
+		format('old.%I', p_column),
+		p_type, p_table, p_column)
+	from (select case when p_enum then '%L || (enum_out(%s.%I)::text collate "C")' else '%L || (%s.%I::text collate "C")' end) as t (text)
 $body$;
 
 -- guard_tables are a table and, if it has any, its partitions.
@@ -330,9 +360,9 @@ begin
 			and not exists (select from pg_trigger as o where o.tgfoid = p.oid and o.tgrelid not in (select fencegate.guard_tables(target)));
 	name := coalesce(name, 'guard_' || replace(gen_random_uuid()::text, '-', ''));
 	execute format('create or replace function fencegate.%I() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as %L',
-		name, fencegate.guard_body(prefix, column_name, enum, shadow));
+		name, fencegate.guard_body(target, prefix, column_name, t.atttypid, enum, shadow));
 	execute format('comment on function fencegate.%I() is %L', name,
-		jsonb_build_object('prefix', prefix, 'column', column_name, 'shadow', shadow));
+		jsonb_build_object('prefix', prefix, 'column', column_name, 'shadow', shadow, 'table', target::oid, 'type', t.atttypid));
 	execute format('revoke all on function fencegate.%I() from public', name);
 	execute format('grant execute on function fencegate.%I(), fencegate.guard_truncate() to %I', name, owner); -- to make triggers of them
 	return format('fencegate.%I', name)::regproc;
@@ -449,6 +479,8 @@ declare
 begin
 	if target is null then
 		raise exception 'fencegate: want a table' using errcode = '22004';
+	elsif not exists (select from pg_class where oid = target and relkind in ('r', 'p')) then
+		raise exception 'fencegate: % is not a table', target using errcode = '42809';
 	end if;
 	for part in select tgrelid from pg_trigger
 			where tgrelid in (select fencegate.guard_tables(target)) and tgname = 'fencegate_guard_truncate' loop

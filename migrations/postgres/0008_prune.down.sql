@@ -2,15 +2,41 @@
 drop function fencegate.row_prune(text, bigint, integer, boolean);
 drop function fencegate.lock_prune(text, bigint, integer, boolean);
 drop function fencegate.prune(text, bigint, integer, boolean);
+drop function fencegate.prune_age(bigint);
+
+-- As in the step up.
+set local lock_timeout = '3s';
+lock table fencegate.locks, fencegate.marks, fencegate.meta in access exclusive mode;
 
 -- Every number is drawn above the floor of marks: those of dropped counters stay below it.
 update fencegate.meta set floor = greatest(floor, lock_floor);
 
+drop table fencegate.prune_gate;
 alter table fencegate.locks drop column changed_at;
 alter table fencegate.marks drop column changed_at;
-alter table fencegate.meta drop column base, drop column lock_floor;
+alter table fencegate.meta drop column base, drop column lock_floor, drop column plain;
+
+alter function fencegate.row_end(text, bigint, text) reset plan_cache_mode;
+alter function fencegate.row_renew(text[], bigint[], text[], boolean[], bigint) reset plan_cache_mode;
 
 -- From here on, what the earlier steps made.
+
+-- absent_floor is called where a mark was not found and is about to be made. Pruning
+-- deletes marks and raises the floor; it takes this lock in its exclusive form (the two-key
+-- form, which few applications use), so the floor that is returned stays true until the
+-- caller's transaction ends.
+create or replace function fencegate.absent_floor() returns bigint
+	language plpgsql volatile
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	f bigint;
+begin
+	perform pg_advisory_xact_lock_shared(1179992659, 1);
+	select floor into strict f from fencegate.meta; -- its snapshot is younger than the lock
+	return f;
+end
+$$;
 
 -- raise makes a token the mark. refusal is null where it is the mark now, else the
 -- reason; highest is the number of the mark that it was judged by.

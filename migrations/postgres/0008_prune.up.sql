@@ -1,11 +1,20 @@
 -- Pruning: marks and counters that nobody needs any more are dropped, and floors stand in
 -- their place.
 
+-- Nobody gets past who waits for these. Behind a reader that takes its time (a dump, a report)
+-- this step fails rather than keep everybody waiting: run it again.
+set local lock_timeout = '3s';
+lock table fencegate.locks, fencegate.marks, fencegate.meta in access exclusive mode;
+
 alter table fencegate.meta
 	add column base       bigint not null default 0 check (base >= 0),
-	add column lock_floor bigint not null default 0 check (lock_floor between 0 and 9007199254740991);
+	add column lock_floor bigint not null default 0 check (lock_floor between 0 and 9007199254740991),
+	add column plain      boolean not null default false;
 comment on column fencegate.meta.base is 'no base of a mark that was pruned was higher: a new mark begins with it';
 comment on column fencegate.meta.lock_floor is 'no number of a counter that was pruned was higher: a new counter begins above it';
+comment on column fencegate.meta.plain is 'a number without a grant id was raised: those come from elsewhere, where no floor is known, and so marks stay';
+-- Of marks that were retired before this step nobody knows.
+update fencegate.meta set plain = exists (select from fencegate.marks where grant_id = '' and not retired);
 
 -- What is there counts from this step on: now() is the same for all rows, and so needs no new
 -- copy of the table.
@@ -17,8 +26,33 @@ alter table fencegate.locks add column changed_at timestamptz not null default n
 alter table fencegate.locks alter column changed_at set default clock_timestamp();
 comment on column fencegate.locks.changed_at is 'when its last hold began or was ended; only pruning asks, and beside it for expires_at';
 
+-- Whoever makes a mark where there was none, and prune, lock this table against each other. It
+-- has no rows, and nobody has a right to it: an advisory lock could be taken, and kept, by
+-- everybody who may connect. Whoever only reads, as a dump does, is in nobody's way.
+create table fencegate.prune_gate ();
+comment on table fencegate.prune_gate is 'locked by those who make a mark where there was none, and against them by prune';
+revoke all on fencegate.prune_gate from public, fencegate_app, fencegate_gateway;
+
+-- absent_floor is called where a mark was not found and is about to be made. Pruning
+-- deletes marks and raises the floor; it takes the lock in a mode that conflicts with this one, so
+-- the floor that is returned stays true until the caller's transaction ends. Only functions of
+-- the owner may call it.
+create or replace function fencegate.absent_floor() returns bigint
+	language plpgsql volatile
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	f bigint;
+begin
+	lock table fencegate.prune_gate in row exclusive mode;
+	select floor into strict f from fencegate.meta; -- its snapshot is younger than the lock
+	return f;
+end
+$$;
+
 -- raise makes a token the mark. refusal is null where it is the mark now, else the
--- reason; highest is the number of the mark that it was judged by.
+-- reason; highest is the number of the mark that it was judged by. The first plain number that
+-- becomes a mark is noted for good: a store that has any is not pruned.
 create or replace function fencegate.raise(p_resource text, p_number bigint, p_grant text,
 		out refusal text, out highest bigint)
 	language plpgsql volatile security definer
@@ -50,6 +84,9 @@ begin
 				select p_resource, p_number, p_grant, here, s.base from fencegate.meta as s
 				on conflict (resource) do nothing;
 			if found then
+				if p_grant = '' then
+					update fencegate.meta set plain = true where not plain;
+				end if;
 				return;
 			end if;
 			locked := true; -- somebody else was first: judge that mark
@@ -68,6 +105,9 @@ begin
 			update fencegate.marks
 				set number = p_number, grant_id = p_grant, retired = false, incarnation = here, changed_at = clock_timestamp()
 				where resource = p_resource;
+			if p_grant = '' then
+				update fencegate.meta set plain = true where not plain;
+			end if;
 			return;
 		end if;
 		locked := true;
@@ -491,10 +531,25 @@ begin
 end
 $$;
 
+-- prune_age refuses an age that is less than an hour.
+create function fencegate.prune_age(p_age_ms bigint) returns void
+	language plpgsql immutable
+	set search_path = pg_catalog, pg_temp
+as $$
+begin
+	if p_age_ms is null or p_age_ms < 3600000 then
+		raise exception 'fencegate: what is pruned has to be 3600000 ms old or older, the longest TTL of a lock'
+			using errcode = 'invalid_parameter_value';
+	end if;
+end
+$$;
+
 -- prune is one step on its way through the marks by name: it looks at up to p_page of them
 -- after p_after, and if p_drop is set, drops those that are retired, or of another
 -- incarnation, and have not changed for p_age_ms. last is the name that the next step goes on
 -- after, null at the end; dropped is how many went, or would without p_drop.
+-- An age below an hour, the longest TTL of a lock, is refused (22023), and so is a store that
+-- has ever taken a plain number (ZF003): whoever counts them cannot be sent above a floor.
 --
 -- What stands in a mark's place is the floor: no token up to it is accepted or raised where
 -- there is no mark. It is everybody's, so a mark in the upper half of all numbers stays:
@@ -506,6 +561,7 @@ create function fencegate.prune(p_after text, p_age_ms bigint, p_page integer, p
 as $$
 declare
 	half   constant bigint := 4503599627370496;
+	no     constant text := 'fencegate: this store has taken plain numbers from an outside lock service, which cannot be drawn again above a floor: it is not pruned';
 	here   constant text := fencegate.incarnation();
 	before constant timestamptz := clock_timestamp() - p_age_ms * interval '1 millisecond';
 	names  text[];
@@ -513,6 +569,10 @@ declare
 	top    bigint;
 begin
 	perform fencegate.need_read_committed();
+	perform fencegate.prune_age(p_age_ms);
+	if exists (select from fencegate.meta as s where s.plain) then
+		raise exception '%', no using errcode = 'ZF003';
+	end if;
 	-- Without a lock, so that the raises of new resources wait only for what is to be done.
 	select max(p.resource), count(*),
 			array_agg(p.resource) filter (where (p.retired or p.incarnation <> here) and p.changed_at < before
@@ -525,7 +585,7 @@ begin
 	end if;
 	-- The counterpart of absent_floor: behind this lock, whoever found no mark has made one, or
 	-- will see the new floor. Else a mark that was looked for before it could be made below it.
-	perform pg_advisory_xact_lock(1179992659, 1);
+	lock table fencegate.prune_gate in share mode;
 	select array_agg(d.resource), max(d.number), max(d.base) into names, high, top
 		from (select * from fencegate.marks as m
 			where m.resource = any (names) and (m.retired or m.incarnation <> here) and m.changed_at < before
@@ -536,7 +596,10 @@ begin
 	if dropped = 0 then
 		return;
 	end if;
-	update fencegate.meta as s set floor = greatest(s.floor, high), base = greatest(s.base, top);
+	update fencegate.meta as s set floor = greatest(s.floor, high), base = greatest(s.base, top) where not s.plain;
+	if not found then -- the first plain number has come since
+		raise exception '%', no using errcode = 'ZF003';
+	end if;
 	delete from fencegate.marks as m where m.resource = any (names);
 end
 $$;
@@ -560,6 +623,7 @@ declare
 	names  text[];
 begin
 	perform fencegate.need_read_committed();
+	perform fencegate.prune_age(p_age_ms);
 	select max(p.resource), count(*),
 			array_agg(p.resource) filter (where p.changed_at < before and not (p.held and p.expires_at >= before) and p.number <= half
 				and not exists (select from fencegate.lock_waiters as w where w.resource = p.resource and w.seen >= before))
@@ -601,6 +665,7 @@ declare
 	names  text[];
 begin
 	perform fencegate.need_read_committed();
+	perform fencegate.prune_age(p_age_ms);
 	select max(p.resource), count(*),
 			array_agg(p.resource) filter (where p.expires_at < before and p.number <= half and not fencegate.row_held(p.holder, p.incarnation))
 		into last, looked, names
@@ -626,6 +691,7 @@ end
 $$;
 
 revoke all on function
+	fencegate.prune_age(bigint),
 	fencegate.prune(text, bigint, integer, boolean),
 	fencegate.lock_prune(text, bigint, integer, boolean),
 	fencegate.row_prune(text, bigint, integer, boolean)
@@ -635,5 +701,18 @@ grant execute on function
 	fencegate.lock_prune(text, bigint, integer, boolean),
 	fencegate.row_prune(text, bigint, integer, boolean)
 	to fencegate_gateway;
+
+-- A plan made for one call would have its grant id as a constant, which auto_explain can log.
+alter function fencegate.raise(text, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.retire(text, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.evict(text, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.lock_serve(text, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.lock_join(text, text, text, bigint, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.lock_leave(text, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.lock_transfer(text, bigint, text, text, text, bigint, bigint) set plan_cache_mode = force_generic_plan;
+alter function fencegate.lock_release(text, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.row_grant(text, text, text, bigint, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.row_end(text, bigint, text) set plan_cache_mode = force_generic_plan;
+alter function fencegate.row_renew(text[], bigint[], text[], boolean[], bigint) set plan_cache_mode = force_generic_plan;
 
 update fencegate.meta set version = 8;

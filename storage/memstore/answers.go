@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -47,8 +48,9 @@ func (b *Backend) remember(id storage.RecordID, a storage.Answer) {
 	of := b.answers[id.Resource]
 	if of == nil {
 		of = &answers{byKey: map[string]answer{}}
-		b.answers[id.Resource] = of
+		b.answers[b.marks.own(id.Resource)] = of
 	}
+	id.Key = strings.Clone(id.Key) // it may be a piece of something large
 	now := time.Now()
 	of.byKey[id.Key] = answer{a.Fingerprint, a.Number, a.Text(), now}
 	of.keys = append(of.keys, id.Key)

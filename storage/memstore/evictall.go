@@ -9,22 +9,29 @@ import (
 
 var _ storage.AllEvicter = (*Backend)(nil)
 
-// EvictAll implements storage.AllEvicter, in one step.
+// EvictAll implements storage.AllEvicter. Between two of its steps, of up to 1,024 marks, others are
+// served.
 func (b *Backend) EvictAll(ctx context.Context, progress func(evicted int)) (evicted int, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, fencing.AsFailed(err)
-	}
-	b.mu.Lock()
-	b.marks.all(func(m fencing.Mark) fencing.Mark {
-		if m.Retired {
-			return m
+	for chunk, more := 0, true; more; chunk++ {
+		if err := ctx.Err(); err != nil {
+			if evicted > 0 {
+				return evicted, fencing.AsPartial(err)
+			}
+			return 0, fencing.AsFailed(err)
 		}
-		evicted++
-		return fencing.Mark{Number: m.Number, Retired: true}
-	})
-	b.mu.Unlock()
-	if progress != nil {
-		progress(evicted)
+		var n int
+		n, more = b.evictStep(chunk)
+		evicted += n
+		if progress != nil {
+			progress(evicted)
+		}
 	}
 	return evicted, nil
+}
+
+// evictStep retires the marks of a chunk, and says whether there is another one. A mark never moves.
+func (b *Backend) evictStep(chunk int) (evicted int, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.marks.retire(chunk), chunk+1 < len(b.marks.chunks)
 }

@@ -108,15 +108,24 @@ func (m *marks) grow() {
 	}
 }
 
-// all visits every mark; what f returns replaces it.
-func (m *marks) all(f func(fencing.Mark) fencing.Mark) {
-	for i := range m.n {
-		e := m.at(i)
-		before := e.mark()
-		if after := f(before); after != before {
-			_ = m.set(e.name, after) // no grant id is new
+// own returns the copy of a name that its mark has, or a new one where there is no mark.
+func (m *marks) own(name string) string {
+	if e, _ := m.find(name); e != nil {
+		return e.name
+	}
+	return strings.Clone(name)
+}
+
+// retire retires the marks of a chunk, and returns how many were not retired before.
+func (m *marks) retire(chunk int) (n int) {
+	first := chunk * chunkLen
+	for i := first; i < min(first+chunkLen, m.n); i++ {
+		if e := m.at(i); e.flags&retired == 0 {
+			e.grant, e.flags = packed{}, retired
+			n++
 		}
 	}
+	return n
 }
 
 // packed is a grant id, 26 characters of 5 bits.

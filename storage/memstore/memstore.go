@@ -34,7 +34,8 @@ type Options struct {
 }
 
 // Backend is a storage.Backend in memory. It is safe for concurrent use and never
-// blocks: contexts are looked at once, before anything is done.
+// blocks: contexts are looked at once, before anything is done; by [Backend.Sweep] and
+// [Backend.EvictAll] before each step.
 type Backend struct {
 	retention time.Duration
 

@@ -11,14 +11,20 @@ import (
 	"github.com/fencegate/fencegate/storage"
 )
 
-// write does what a commit that was accepted changes. Callers hold b.mu.
+// write does what a commit that was accepted changes. Names are copied when they are new, for they
+// may be pieces of something large; an assignment to a map would replace the copy. Callers hold b.mu.
 func (b *Backend) write(ch storage.Changes) {
 	for _, rec := range ch.Put {
-		rec.Value = bytes.Clone(rec.Value)
+		rec.Resource, rec.Value = b.marks.own(rec.Resource), bytes.Clone(rec.Value)
 		records := b.records[rec.Resource]
 		if records == nil {
 			records = map[string]storage.Record{}
 			b.records[rec.Resource] = records
+		}
+		if known, ok := records[rec.Key]; ok {
+			rec.Key = known.Key
+		} else {
+			rec.Key = strings.Clone(rec.Key)
 		}
 		records[rec.Key] = rec
 	}
@@ -29,7 +35,9 @@ func (b *Backend) write(ch storage.Changes) {
 			delete(b.records, id.Resource)
 		}
 	}
-	maps.Copy(b.bases, ch.Bases)
+	for resource, base := range ch.Bases {
+		b.bases[b.marks.own(resource)] = base
+	}
 }
 
 // Get implements storage.Backend.

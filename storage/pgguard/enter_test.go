@@ -117,6 +117,15 @@ type otherDriver struct{ code, message string }
 func (e otherDriver) Error() string    { return "pq: " + e.message }
 func (e otherDriver) SQLState() string { return e.code }
 
+// fatalDriver and panicDriver show how grave the error is, as lib/pq does.
+type fatalDriver struct{ otherDriver }
+
+func (fatalDriver) Fatal() bool { return true }
+
+type panicDriver struct{ otherDriver }
+
+func (panicDriver) Get(k byte) string { return map[byte]string{'S': "PANIC"}[k] }
+
 // TestExplain is the table of errors and what they become.
 func TestExplain(t *testing.T) {
 	t.Parallel()
@@ -138,7 +147,8 @@ func TestExplain(t *testing.T) {
 		}
 		for code, want := range map[string]fencing.Outcome{
 			"40001": fencing.Failed, "40P01": fencing.Failed, "55P03": fencing.Failed, "23505": fencing.Failed,
-			"ZF201": fencing.Refused, "ZF202": fencing.Refused, "ZF203": fencing.Refused, "ZF204": fencing.Refused, "08006": fencing.Unknown,
+			"ZF201": fencing.Refused, "ZF202": fencing.Refused, "ZF203": fencing.Refused, "ZF204": fencing.Refused, "ZF205": fencing.Refused,
+			"08006": fencing.Unknown,
 		} {
 			if got := fencing.OutcomeOf(pgguard.Explain(from(code))); got != want {
 				t.Errorf("%s: got %v, want %v", code, got, want)
@@ -147,6 +157,24 @@ func TestExplain(t *testing.T) {
 	}
 	if e := pgError(pgguard.Explain(&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "23505", Detail: "mine"})); e.Detail != "mine" {
 		t.Errorf("got %+v, want the caller's own detail", e)
+	}
+	// The answer to COMMIT, by a driver that does not say whether it ended the session.
+	for code, want := range map[string]fencing.Outcome{
+		"40003": fencing.Unknown, "53100": fencing.Unknown, "53200": fencing.Unknown, "57P01": fencing.Unknown, "58030": fencing.Unknown,
+		"F0000": fencing.Unknown, "XX000": fencing.Unknown, "XX002": fencing.Unknown,
+		"40001": fencing.Failed, "23503": fencing.Failed, "23P01": fencing.Failed, "25P03": fencing.Failed, "57014": fencing.Failed,
+	} {
+		if got := fencing.OutcomeOf(pgguard.Explain(fmt.Errorf("commit: %w", otherDriver{code, "x"}))); got != want {
+			t.Errorf("another driver's %s: got %v, want %v", code, got, want)
+		}
+	}
+	for _, err := range []error{fatalDriver{otherDriver{"22000", "x"}}, panicDriver{otherDriver{"22000", "x"}}} {
+		if got := fencing.OutcomeOf(pgguard.Explain(fmt.Errorf("commit: %w", err))); got != fencing.Unknown {
+			t.Errorf("%T: got %v, want unknown", err, got)
+		}
+	}
+	if err := pgguard.Explain(fmt.Errorf("commit: %w", pgx.ErrTxCommitRollback)); fencing.OutcomeOf(err) != fencing.Failed || !errors.Is(err, pgx.ErrTxCommitRollback) {
+		t.Errorf("a COMMIT that rolled back: got %v, want failed", err)
 	}
 	for _, err := range []error{nil, io.EOF, fencing.AsFailed(io.EOF)} {
 		if got := pgguard.Explain(err); got != err { //nolint:errorlint // the very same

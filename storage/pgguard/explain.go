@@ -3,9 +3,11 @@ package pgguard
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -23,6 +25,7 @@ const (
 	CodeShape         = "ZF202" // no resource and token, by their shape
 	CodeNoResource    = "ZF203" // a row has no resource: its column is null, or fits no name
 	CodeTruncate      = "ZF204" // a guarded table is truncated
+	CodeChanged       = "ZF205" // the column or the table is no longer what was guarded: Protect it again
 )
 
 var reasons = map[string]fencing.Reason{
@@ -30,10 +33,10 @@ var reasons = map[string]fencing.Reason{
 	CodeUngranted: fencing.Ungranted, CodeGrantRequired: fencing.GrantRequired,
 }
 
-// RefusedError says that a guard refused a write that had no token, or a TRUNCATE. The
-// transaction can only be rolled back.
+// RefusedError says that a guard refused a write that had no token, a TRUNCATE, or every write
+// because its table was changed. The transaction can only be rolled back.
 type RefusedError struct {
-	Code string // CodeNoToken, CodeNoResource or CodeTruncate
+	Code string // CodeNoToken, CodeNoResource, CodeTruncate or CodeChanged
 	Err  error  // the driver's error
 }
 
@@ -49,12 +52,14 @@ func (*RefusedError) Outcome() fencing.Outcome { return fencing.Refused }
 // Explain gives an error of a statement, or of COMMIT, what it says of fencing: a
 // [*fencing.StaleError] or a [*RefusedError] where enter or a guard refused, failed where the server
 // says that the transaction had no effect (serialization failures and deadlocks, after
-// which it is to be tried again, and all other errors of statements), unknown where the connection
-// was lost. Errors of other origin and nil are returned as they are.
+// which it is to be tried again, and most other errors of statements), unknown where the connection
+// was lost, or where the error could be the answer to a COMMIT that was carried out already. Errors
+// of other origin and nil are returned as they are.
 //
 // tokens are those of the transaction, if they are at hand: the StaleError has the one that was
 // refused, else one without its grant id. It reads the errors of pgx, and of every driver
-// whose errors have the method SQLState.
+// whose errors have the method SQLState; of these it cannot always see whether the error ended the
+// session, so that more of them are unknown: no memory, no disk space, and errors of the system.
 func Explain(err error, tokens ...fencing.Token) error {
 	if err == nil {
 		return nil
@@ -67,7 +72,9 @@ func Explain(err error, tokens ...fencing.Token) error {
 	}
 	code, answered := sqlState(err)
 	switch {
-	case answered && (strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")):
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		return fencing.AsFailed(err)
+	case answered && late(err, code):
 		return fencing.AsUnknown(err)
 	case answered:
 		return fencing.AsFailed(err)
@@ -76,6 +83,24 @@ func Explain(err error, tokens ...fencing.Token) error {
 	}
 	return err
 }
+
+// late reports whether an answer of the server may have followed the commit record, as far as a
+// driver that is not pgx shows it.
+func late(err error, code string) bool {
+	if code == idleInTransaction {
+		return false
+	}
+	for _, class := range []string{"08", "40003", "53", "57P", "58", "F0", "XX"} {
+		if strings.HasPrefix(code, class) {
+			return true
+		}
+	}
+	var ends interface{ Fatal() bool } // lib/pq; it does not say so of PANIC
+	var field interface{ Get(k byte) string }
+	return errors.As(err, &ends) && ends.Fatal() || errors.As(err, &field) && slices.Contains([]string{"FATAL", "PANIC"}, field.Get('S'))
+}
+
+const idleInTransaction = "25P03" // ends the session before it reads a COMMIT
 
 // refusal returns what a code of class ZF says; nil for any other error.
 func refusal(err error, tokens []fencing.Token) error {

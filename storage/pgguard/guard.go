@@ -39,7 +39,8 @@ type Guard struct {
 	// The prefix may be empty. Tables may share prefixes, and so resources.
 	Prefix string
 	// Column is the name of a column of type text, varchar, char, integer, numeric, uuid, boolean or
-	// enum, unquoted. A row in which it is null can no longer be written.
+	// enum, unquoted. A row in which it is null can no longer be written, and none at all where the
+	// type of the column is changed, until the table is protected again.
 	Column string
 	// Shadow lets everything pass, and notes in the server's log and in the view fencegate.shadow
 	// what would have been refused.

@@ -1,6 +1,7 @@
 package pgguard_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -53,7 +54,17 @@ func TestMaintenance(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if _, err := m.Down(t.Context(), int(migrations.Latest(migrations.Postgres))-6, true); err != nil {
+	steps := int(migrations.Latest(migrations.Postgres)) - 6
+	w.exec(t, "create view mine as select fencegate.enter('coupon:1', 'x') as n", "create view yours as select * from fencegate.shadow")
+	for _, view := range []string{"mine", "yours"} {
+		if _, err := m.Down(t.Context(), steps, true); err == nil || !strings.Contains(err.Error(), "view "+view+" depends on") {
+			t.Errorf("a step down below a view: got %v, want its name", err)
+		}
+		steps = 1
+		wantCode(t, "nothing was changed", fenced(t, c, nil, "update vouchers set n = 1"), pgguard.CodeNoToken)
+		w.exec(t, "drop view "+view)
+	}
+	if _, err := m.Down(t.Context(), 1, true); err != nil {
 		t.Fatal(err)
 	}
 	wantNil(t, "after the step down", fenced(t, c, nil, "update vouchers set n = 1"))

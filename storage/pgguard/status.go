@@ -41,8 +41,8 @@ type Report struct {
 }
 
 // Status tells which tables of a database are guarded, and what it knows of ways past the guards:
-// triggers that are missing on a partition, disabled or not ALWAYS, privileges, and what the
-// roles that may enter are or can become. Superusers and the owners of tables pass every guard, and
+// triggers that are missing on a partition, disabled or not ALWAYS, columns that are gone or of
+// another type than they were, privileges, and what the roles that may enter are or can become. Superusers and the owners of tables pass every guard, and
 // are named only where they may enter as well. It reads the catalog only, and any role may call it.
 func Status(ctx context.Context, db DB) (*Report, error) {
 	r := &Report{}

@@ -97,30 +97,38 @@ func (b *Backend) follow(ctx context.Context, c storage.Commit, v verdict) stora
 	return v.Outcome
 }
 
-// apply carries out a commit alone, and waits for its marks. Only so many do that at once: they
-// must not take all connections away from the others.
+// apply carries out a commit alone, and waits for its marks.
 func (b *Backend) apply(ctx context.Context, c storage.Commit) storage.Outcome {
-	select {
-	case b.slow <- struct{}{}:
-		defer func() { <-b.slow }()
-	case <-ctx.Done():
-		return storage.Outcome{Err: fencing.AsFailed(ctx.Err())}
-	}
 	for n := 1; ; n++ {
-		out := b.attempt(ctx, c)
-		if n == attempts || !again(out.Err) || !pause(ctx, n) {
-			return out
+		v := b.attempt(ctx, c, false)
+		if v.next == busy {
+			v = b.await(ctx, c)
+		}
+		if n == attempts || !again(v.Err) || !pause(ctx, n) {
+			return v.Outcome
 		}
 	}
 }
 
-func (b *Backend) attempt(ctx context.Context, c storage.Commit) storage.Outcome {
+// await is an attempt that waits for its marks in the server. Only so many do that at once: they
+// must not take all connections away from those who need not wait.
+func (b *Backend) await(ctx context.Context, c storage.Commit) verdict {
+	select {
+	case b.slow <- struct{}{}:
+		defer func() { <-b.slow }()
+	case <-ctx.Done():
+		return gone(fencing.AsFailed(ctx.Err()))
+	}
+	return b.attempt(ctx, c, true)
+}
+
+func (b *Backend) attempt(ctx context.Context, c storage.Commit, wait bool) verdict {
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
-		return storage.Outcome{Err: fencing.AsFailed(err)}
+		return gone(fencing.AsFailed(err))
 	}
 	defer conn.Release()
-	return b.carry(ctx, conn, pgtx.Limits{Idle: b.o.MaxIdle}, []storage.Commit{c}, true)[0].Outcome
+	return b.carry(ctx, conn, pgtx.Limits{Idle: b.o.MaxIdle}, []storage.Commit{c}, wait)[0]
 }
 
 // pause waits a little, more the more often it was tried; false if the context ends first.

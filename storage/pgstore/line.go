@@ -77,24 +77,32 @@ func (l *lines) wait(ctx context.Context, x *line, c storage.Commit) verdict {
 
 // runLine waits for a mark and carries out all commits that are in its line by then.
 func (b *Backend) runLine(x *line, resource string, take func() []storage.Commit) []verdict {
-	b.slow <- struct{}{} // as those who wait alone
-	defer func() { <-b.slow }()
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), laneTime)
-		out, done := b.tryLine(ctx, resource, take, func() bool { return x.Waiting() > 0 })
-		cancel()
+		// A place for each look, as for those who wait alone: a mark that stays locked must not
+		// keep one from another that is free by now.
+		b.slow <- struct{}{}
+		if x.Waiting() == 0 { // all have left
+			<-b.slow
+			return nil
+		}
+		out, done := b.tryLine(resource, take, func() bool { return x.Waiting() > 0 })
+		<-b.slow
 		if done {
 			return out
 		}
 	}
 }
 
-func (b *Backend) tryLine(ctx context.Context, resource string, take func() []storage.Commit, anybody func() bool) (out []verdict, done bool) {
-	conn, err := b.pool.Acquire(ctx)
+func (b *Backend) tryLine(resource string, take func() []storage.Commit, anybody func() bool) (out []verdict, done bool) {
+	wait, cancel := context.WithTimeout(context.Background(), laneTime)
+	defer cancel()
+	conn, err := b.pool.Acquire(wait)
 	if err != nil {
 		return unreached(take(), err), true
 	}
 	defer conn.Release()
+	ctx, end := context.WithTimeout(context.Background(), laneTime)
+	defer end()
 	defer pgtx.Rollback(ctx, conn)
 	r := b.round(conn, nil)
 	l := pgtx.Limits{Idle: min(laneIdle, b.o.MaxIdle), Wait: lookEvery}

@@ -70,8 +70,8 @@
 //   - A batch waits for no mark. A commit whose mark somebody else has locked leaves it: those of
 //     one resource wait in a line, of which only the first has a connection, and are carried out
 //     together when it has the mark; one of several resources tries again for a few
-//     milliseconds, then waits by itself. Those who wait take half of the pool's connections
-//     at most. A commit of more than 256 KiB always goes by itself.
+//     milliseconds, then waits by itself. Commits that wait take half of the pool's
+//     connections at most, of a pool of one all: give it two or more. A commit of more than 256 KiB always goes by itself.
 //   - A batch that comes to nothing is carried out again one by one, so what the server refuses of
 //     one commit is not its neighbours' loss.
 //   - A batch belongs to no caller: it may wait 10 s for a connection, and take 10 s. A caller whose

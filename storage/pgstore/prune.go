@@ -22,6 +22,9 @@ const pruneVersion = 8
 // what is refused in its place is told the number of a floor, which is that of no token.
 const MinPruneAge = prune.MinAge
 
+// ErrPlain matches the error of [Backend.Prune] for a store that has ever taken a plain number.
+var ErrPlain = prune.ErrPlain
+
 // pruneWait is how long a step waits for its lock. That is the raises of new resources that are
 // under way; those that come after it wait for the step. So it waits for a moment only, and
 // comes back.
@@ -38,6 +41,11 @@ const pruneWait = 250 * time.Millisecond
 // wait for the next grant), records, and marks whose number, or whose highest version of a
 // deleted record, is above 2^52: the floor is everybody's, and one resource that somebody has
 // bricked must not use up the numbers of all.
+//
+// A store that has ever taken a plain number (one without a grant id, as classic stores do from
+// an outside lock service) is not pruned, [ErrPlain]: such a service cannot be told of a floor,
+// and its numbers below it, in any resource, would be refused for ever. For the same reason
+// do not give a store that was pruned to such a service.
 //
 // It works in steps, by name: each looks at up to 1,000 marks and is a transaction of its
 // own. Only a step that drops something holds off others, and those are the first raises of
@@ -73,6 +81,9 @@ func (b *Backend) pruneStep(olderThan time.Duration, drop bool) prune.Step {
 			pruneSQL, after, olderThan.Milliseconds(), prune.Page, drop)
 		if pgtx.HasCode(err, pgtx.LockNotAvailable) {
 			err = fencing.AsFailed(errors.Join(prune.ErrBusy, err))
+		}
+		if pgtx.HasCode(err, prune.CodePlain) {
+			err = fencing.AsFailed(ErrPlain)
 		}
 		if err != nil {
 			return "", 0, 0, err

@@ -31,10 +31,18 @@ func older(tb testing.TB, owner *pgxpool.Pool, resource string) {
 	run(tb, owner, "update fencegate.marks set changed_at = changed_at - interval '2 hours' where $1 in ('', resource)", resource)
 }
 
+// agedMarks makes every mark that is written from here on two hours old.
+func agedMarks(tb testing.TB, owner *pgxpool.Pool) {
+	tb.Helper()
+	run(tb, owner, `create function public.aged() returns trigger language plpgsql as $$
+		begin new.changed_at := new.changed_at - interval '2 hours'; return new; end $$`)
+	run(tb, owner, "create trigger aged before insert or update on fencegate.marks for each row execute function public.aged()")
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	prunetest.Run(t, func(tb testing.TB) prunetest.Subject {
-		url := pgtxtest.Database(tb)
+		url := pgtxtest.NewDatabase(tb)
 		b := backend(tb, pgtxtest.Open(tb, url, pgtxtest.As("fencegate_gateway")), nil)
 		owner := pgtxtest.Open(tb, url)
 		return prunetest.Subject{
@@ -44,7 +52,8 @@ func TestPrune(t *testing.T) {
 				tb.Helper()
 				run(tb, owner, "update fencegate.marks set incarnation = 'earlier' where resource = $1", resource)
 			},
-			Now:    func(ctx context.Context) (int, error) { return b.PruneYoung(ctx, 0) },
+			Aged:   func(tb testing.TB) { tb.Helper(); agedMarks(tb, owner) },
+			Plain:  pgstore.ErrPlain,
 			Grants: 60,
 		}
 	})
@@ -69,9 +78,10 @@ func TestPruneBehindLateRaise(t *testing.T) {
 	if err := b.Evict(t.Context(), token("r", 5)); err != nil {
 		t.Fatal(err)
 	}
+	older(t, owner, "r")
 	pruned := make(chan error, 1)
 	go func() {
-		_, err := b.PruneYoung(t.Context(), 0)
+		_, err := b.Prune(t.Context(), time.Hour, nil)
 		pruned <- err
 	}()
 	// It has to wait for the raise; where it does not, it has ended by now.
@@ -85,7 +95,7 @@ func TestPruneBehindLateRaise(t *testing.T) {
 		default:
 		}
 		var waits bool
-		err := owner.QueryRow(t.Context(), `select exists (select from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock' and not granted
+		err := owner.QueryRow(t.Context(), `select exists (select from pg_locks where relation = 'fencegate.prune_gate'::regclass and mode = 'ShareLock' and not granted
 			and database = (select oid from pg_database where datname = current_database()))`).Scan(&waits)
 		return err == nil && waits
 	})
@@ -157,10 +167,11 @@ func TestPruneHoldsNobodyOff(t *testing.T) {
 	if err := b.Evict(t.Context(), token("r", 5)); err != nil {
 		t.Fatal(err)
 	}
+	older(t, pool, "r")
 	open := during(t, pool, "select fencegate.absent_floor()")
 	pruned := make(chan error, 1)
 	go func() {
-		n, err := b.PruneYoung(t.Context(), 0)
+		n, err := b.Prune(t.Context(), time.Hour, nil)
 		if n != 1 && err == nil {
 			err = errors.New("nothing was dropped")
 		}
@@ -239,6 +250,15 @@ func TestPruneRights(t *testing.T) {
 		}
 	}
 	pool := pgtxtest.Open(t, url)
+	for _, f := range []string{"prune", "lock_prune", "row_prune"} {
+		for _, age := range []string{"3599999", "0", "-1", "null"} {
+			_, err := pool.Exec(t.Context(), "select fencegate."+f+"('', "+age+", 1, true)")
+			if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "22023" {
+				t.Errorf("%s of what is %s ms old: got %v, want it refused", f, age, err)
+			}
+		}
+		run(t, pool, "select fencegate."+f+"('', 3600000, 1, true)")
+	}
 	b := backend(t, pool, nil)
 	run(t, pool, "update fencegate.meta set version = 7")
 	if _, err := b.Prune(t.Context(), time.Hour, nil); !errors.Is(err, pgstore.ErrSchema) {

@@ -23,8 +23,11 @@ var errManaged = errors.New("pgstore: the transaction of Update ends with its fu
 // does in this transaction, in any table, is done by the holder or not at all. It commits if fn
 // returns nil and rolls back if fn returns an error, panics or leaves by runtime.Goexit.
 //
-// The transaction is READ COMMITTED. fn must not end it, must not use it after it has
-// returned, and must not raise its resources; no raise is let in while it runs, so it
+// Each Update has a connection of the pool, also while it waits for its marks: where many wait
+// for one resource, give them a pool of their own, or a limit.
+//
+// The transaction is READ COMMITTED. fn must not end it ("commit and chain" would not be noticed,
+// and what comes behind it is not fenced), must not use it after it has returned, and must not raise its resources; no raise is let in while it runs, so it
 // should be short: bound it with ctx. See Options.MaxIdle for when it is ended from outside. Update is strict: a token
 // without a grant id is refused.
 //

@@ -42,5 +42,5 @@
 // Those of package storage. Whatever goes wrong before COMMIT is failed. A COMMIT that
 // was refused is failed too (the disk is full, somebody else has locked the file); after an
 // input/output error it is unknown: the pages may be on the disk, and be found there by
-// the next run. [ErrClosed] after [Backend.Close], [ErrInUse] from [Open].
+// the next run. The same holds for a commit of one Put, which may be one statement. [ErrClosed] after [Backend.Close], [ErrInUse] from [Open].
 package sqlitestore

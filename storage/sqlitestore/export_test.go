@@ -1,12 +1,16 @@
 package sqlitestore
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
+	"strconv"
 	"testing"
 
 	"modernc.org/sqlite"
 
 	"github.com/fencegate/fencegate/fencing/fencingtest"
+	"github.com/fencegate/fencegate/storage"
 )
 
 // Batches returns the number of transactions of the lane so far.
@@ -62,6 +66,59 @@ func (b *Backend) OnCommit(tb testing.TB, hook func() int32) {
 	}
 	defer conn.Close()
 	_ = conn.Raw(register)
+}
+
+// BreakBegin lets every BEGIN of the lane fail with an error, until mend.
+func (b *Backend) BreakBegin(tb testing.TB, err error) (mend func()) {
+	tb.Helper()
+	swap := func(s *statement) (was *statement) {
+		b.onWriter(tb, func(any) error {
+			was, b.writer.begin = b.writer.begin, s
+			return nil
+		})
+		return was
+	}
+	was := swap(&statement{stmt: broken{err: err}})
+	return func() { swap(was) }
+}
+
+type broken struct {
+	driver.Stmt
+	err error
+}
+
+func (s broken) ExecContext(context.Context, []driver.NamedValue) (driver.Result, error) {
+	return nil, s.err
+}
+
+// Panic is a call that panics within its transaction, on its caller's goroutine.
+func (b *Backend) Panic() {
+	b.turn <- struct{}{}
+	b.runAlone(func(t txn) (storage.Outcome, error) {
+		if err := t.ready(); err != nil {
+			return storage.Outcome{}, err
+		}
+		panic("a call that panics")
+	})
+}
+
+// Guess lets the lane know the versions of many records, and returns how many it knows then.
+func (b *Backend) Guess(records int) int {
+	b.turn <- struct{}{}
+	defer b.passOn()
+	for i := range records {
+		b.writer.guesses.put(storage.RecordID{Resource: "a", Key: strconv.Itoa(i)}, 1)
+	}
+	return len(b.writer.guesses)
+}
+
+// Answers returns the number of a resource's idempotency records.
+func (b *Backend) Answers(tb testing.TB, resource string) (n int) {
+	tb.Helper()
+	if err := b.reader.QueryRow("SELECT count(*) FROM fencegate_answers WHERE resource = ?1", resource).Scan(&n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
 }
 
 // Age makes the idempotency records that a resource has now overdue.

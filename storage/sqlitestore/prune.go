@@ -17,6 +17,12 @@ var pruneLookSQL string
 //go:embed sql/prune_floor.sql
 var pruneFloorSQL string
 
+//go:embed sql/prune_plain.sql
+var prunePlainSQL string
+
+//go:embed sql/prune_set_plain.sql
+var pruneSetPlainSQL string
+
 //go:embed sql/prune_bases.sql
 var pruneBasesSQL string
 
@@ -27,6 +33,9 @@ var pruneMarksSQL string
 // lock. A mark is then only dropped when no request of its token is under way any more, and
 // what is refused in its place is told the number of a floor, which is that of no token.
 const MinPruneAge = prune.MinAge
+
+// ErrPlain matches the error of [Backend.Prune] for a store that has ever taken a plain number.
+var ErrPlain = prune.ErrPlain
 
 // mostPruned is the highest number, and base, that is dropped: half of all numbers. The floor
 // is everybody's, and one resource that somebody has bricked must not use up the numbers of all.
@@ -43,6 +52,11 @@ const mostPruned = fencing.MaxNumber/2 + 1
 // Never dropped are live marks (those that this run has raised, and nobody has retired or
 // evicted), records, and marks whose number, or whose highest version of a deleted record, is
 // above 2^52.
+//
+// A store that has ever taken a plain number (one without a grant id, as classic stores do from
+// an outside lock service) is not pruned, [ErrPlain]: such a service cannot be told of a floor,
+// and its numbers below it, in any resource, would be refused for ever. For the same reason
+// do not give a store that was pruned to such a service.
 //
 // It works in steps, by name: each looks at up to 1,000 marks and is one call among others
 // for the writer, so that commits get in between. progress, if it is not nil, is told after
@@ -79,6 +93,10 @@ func (b *Backend) pruneStep(olderThan time.Duration, drop bool) prune.Step {
 		var p pruned
 		before := time.Now().Add(-olderThan).Unix()
 		out := b.lane.Do(ctx, func(t txn) (_ storage.Outcome, err error) {
+			var plain bool
+			if err := t.QueryRowContext(noContext, prunePlainSQL).Scan(&plain); err != nil || plain {
+				return storage.Outcome{Err: fencing.AsFailed(ErrPlain)}, err
+			}
 			p, err = t.prune(after, before, drop)
 			return storage.Outcome{}, err
 		})
@@ -87,6 +105,12 @@ func (b *Backend) pruneStep(olderThan time.Duration, drop bool) prune.Step {
 		}
 		return p.last, p.looked, p.marks, nil
 	}
+}
+
+// notePlain notes for good that a plain number has become a mark.
+func (t txn) notePlain() error {
+	_, err := t.ExecContext(noContext, pruneSetPlainSQL)
+	return err
 }
 
 // prune is one step. Whoever is judged by a mark is judged by the same writer, before or after

@@ -16,6 +16,15 @@ func older(tb testing.TB, b *sqlitestore.Backend, resource string) {
 	b.Exec(tb, "UPDATE fencegate_marks SET changed_at = changed_at - 7200 WHERE ?1 IN ('', resource)", resource)
 }
 
+// agedMarks makes every mark that is written from here on two hours old.
+func agedMarks(tb testing.TB, b *sqlitestore.Backend) {
+	tb.Helper()
+	for _, when := range []string{"INSERT", "UPDATE OF changed_at"} {
+		b.Exec(tb, "CREATE TRIGGER aged_"+when[:6]+" AFTER "+when+` ON fencegate_marks WHEN new.changed_at > unixepoch() - 3600
+			BEGIN UPDATE fencegate_marks SET changed_at = new.changed_at - 7200 WHERE resource = new.resource; END`)
+	}
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	prunetest.Run(t, func(tb testing.TB) prunetest.Subject {
@@ -28,7 +37,9 @@ func TestPrune(t *testing.T) {
 				tb.Helper()
 				b.Exec(tb, "UPDATE fencegate_marks SET incarnation = 'earlier' WHERE resource = ?1", resource)
 			},
-			Now: b.PruneYoung, Grants: 20,
+			Aged:   func(tb testing.TB) { tb.Helper(); agedMarks(tb, b) },
+			Plain:  sqlitestore.ErrPlain,
+			Grants: 20,
 		}
 	})
 }

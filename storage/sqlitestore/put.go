@@ -1,6 +1,8 @@
 package sqlitestore
 
 import (
+	"strings"
+
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -11,16 +13,22 @@ import (
 // that uses one asks whether it is true, so what they cost when they are wrong is time. Without
 // one the statement must return the version, and SQLite makes a temporary table for what a
 // statement returns, which costs as much as the rest of it.
-type guesses map[storage.RecordID]int64
+type guesses map[storage.RecordID]*int64
 
 // maxGuesses bounds the memory, to a few MB.
 const maxGuesses = 1 << 14
 
+// put keeps a version. A name is copied, once: it may be a piece of something large. (An assignment
+// to the map would replace the copy.)
 func (g guesses) put(id storage.RecordID, version int64) {
+	if known := g[id]; known != nil {
+		*known = version
+		return
+	}
 	if len(g) >= maxGuesses {
 		clear(g)
 	}
-	g[id] = version
+	g[storage.RecordID{Resource: strings.Clone(id.Resource), Key: strings.Clone(id.Key)}] = &version
 }
 
 func isLonePut(c storage.Commit) bool {
@@ -38,13 +46,13 @@ func (t txn) lonePut(c storage.Commit) (res storage.Result, ok bool, err error) 
 	}
 	token, op := c.Tokens[0], c.Ops[0]
 	id := op.ID()
-	version, guessed := t.guesses[id]
-	if guessed {
-		n, err := t.putGuess.exec(notNull(op.Value), id.Resource, id.Key, version, token.Number, token.Grant, t.incarnation)
+	var version int64
+	if guess := t.guesses[id]; guess != nil {
+		n, err := t.putGuess.exec(notNull(op.Value), id.Resource, id.Key, *guess, token.Number, token.Grant, t.incarnation)
 		if err != nil || n == 0 {
 			return res, false, err
 		}
-		version++
+		version = *guess + 1
 	} else {
 		values, err := t.putFenced.first(id.Resource, id.Key, notNull(op.Value), token.Number, token.Grant, t.incarnation)
 		if err != nil || values == nil {

@@ -50,31 +50,48 @@ func connect(ctx context.Context, db *sql.DB) (*conn, error) {
 	return c, nil
 }
 
-// use lends the driver's connection to f, which must not keep it.
-func (c *conn) use(f func(dc any) error) error { return c.Raw(f) }
+// use lends the driver's connection to f, which must not keep it. If f panics, database/sql closes
+// the connection: from then on it is sql.ErrConnDone.
+func (c *conn) use(f func(dc any) error) error {
+	return c.Raw(func(dc any) error {
+		returned := false
+		defer func() {
+			if !returned {
+				_ = c.closeStatements()
+			}
+		}()
+		err := f(dc)
+		returned = true
+		return err
+	})
+}
 
 // Close ends the statements first: SQLite does not close a file that has any.
 func (c *conn) Close() error {
-	err := c.use(func(any) error {
-		var err error
-		for _, s := range []*statement{
-			c.begin, c.commit, c.rollback, c.mark, c.setMark, c.setBase, c.get, c.put, c.del,
-			c.putFenced, c.putGuess, c.answer, c.setAnswer, c.removeAnswers,
-		} {
-			if s != nil {
-				err = errors.Join(err, s.stmt.Close())
-			}
-		}
-		return err
-	})
+	err := c.use(func(any) error { return c.closeStatements() })
+	if errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
 	return errors.Join(err, c.Conn.Close())
+}
+
+func (c *conn) closeStatements() (err error) {
+	for _, s := range []*statement{
+		c.begin, c.commit, c.rollback, c.mark, c.setMark, c.setBase, c.get, c.put, c.del,
+		c.putFenced, c.putGuess, c.answer, c.setAnswer, c.removeAnswers,
+	} {
+		if s != nil {
+			err = errors.Join(err, s.stmt.Close())
+		}
+	}
+	return err
 }
 
 // statement is one prepared statement. It is for one goroutine at a time.
 type statement struct {
 	stmt driver.Stmt
-	args []driver.NamedValue // of the last call
-	row  []driver.Value      // of the last call of first
+	args []driver.NamedValue // of the call under way; cleared after it
+	row  []driver.Value      // of the last call of first; row.Scan clears it
 }
 
 func prepareRaw(dc any, text string) (*statement, error) {
@@ -103,8 +120,12 @@ func (s *statement) bind(args []any) error {
 	return nil
 }
 
+// unbind lets go of the parameters, of which one may be a value of many megabytes.
+func (s *statement) unbind() { clear(s.args) }
+
 // exec runs the statement and returns how many rows it changed.
 func (s *statement) exec(args ...any) (int64, error) {
+	defer s.unbind()
 	if err := s.bind(args); err != nil {
 		return 0, err
 	}
@@ -118,6 +139,7 @@ func (s *statement) exec(args ...any) (int64, error) {
 // first runs the statement to its end, so that outside of a transaction it is committed, and returns
 // its first row, nil if it has none. The slice is the statement's: it is good until its next call.
 func (s *statement) first(args ...any) (row []driver.Value, err error) {
+	defer s.unbind()
 	if err := s.bind(args); err != nil {
 		return nil, err
 	}

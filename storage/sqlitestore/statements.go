@@ -67,14 +67,15 @@ var sweepSQL string
 
 // statements are those of a pool, prepared once for each connection.
 type statements struct {
-	mark, get, getFenced, list *sql.Stmt // of those who read, mark of Update too
-	answer, setAnswer          *sql.Stmt // of Update
+	mark, get, getFenced, list       *sql.Stmt // of those who read, mark of Update too
+	answer, setAnswer, removeAnswers *sql.Stmt // of Update
 }
 
 func prepare(ctx context.Context, db *sql.DB) (*statements, error) {
 	s := &statements{}
 	for text, stmt := range map[string]**sql.Stmt{
-		markSQL: &s.mark, getSQL: &s.get, getFencedSQL: &s.getFenced, listSQL: &s.list, answerSQL: &s.answer, setAnswerSQL: &s.setAnswer,
+		markSQL: &s.mark, getSQL: &s.get, getFencedSQL: &s.getFenced, listSQL: &s.list,
+		answerSQL: &s.answer, setAnswerSQL: &s.setAnswer, removeAnswersSQL: &s.removeAnswers,
 	} {
 		var err error
 		if *stmt, err = db.PrepareContext(ctx, text); err != nil {

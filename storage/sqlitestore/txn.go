@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,13 +25,13 @@ type work struct {
 	begun       bool
 }
 
-// ready begins the transaction if it is not begun.
+// ready begins the transaction if it is not begun. Its errors are failed: nothing was tried.
 func (w *work) ready() error {
 	if w.begun {
 		return nil
 	}
 	if _, err := w.begin.exec(); err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fencing.AsFailed(fmt.Errorf("begin: %w", err))
 	}
 	w.begun = true
 	return nil
@@ -58,12 +59,12 @@ func (w *work) undo() {
 }
 
 // failed gives an error of a job its outcome. Within the transaction nothing is committed; a statement
-// that was alone may have been.
+// that was alone, a put, may have been.
 func (w *work) failed(err error) error {
-	if w.begun {
+	if w.begun || errors.Is(err, fencing.ErrFailed) {
 		return fencing.AsFailed(err)
 	}
-	return committed(err)
+	return committed("put", err)
 }
 
 // ExecContext runs a statement that is used too seldom to be kept.
@@ -90,8 +91,9 @@ type row struct {
 	err    error
 }
 
-// Scan copies the row's values; sql.ErrNoRows if there was none.
+// Scan hands over the row's values, once; sql.ErrNoRows if there was none.
 func (r row) Scan(dest ...any) error {
+	defer clear(r.values) // the statement lives on, and must not keep what may be large
 	switch {
 	case r.err != nil:
 		return r.err

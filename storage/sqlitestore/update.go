@@ -77,7 +77,7 @@ func (b *Backend) enter(ctx context.Context, key string, fn func(*sql.Tx) error,
 	}
 	if err == nil {
 		if err = tx.Commit(); !errors.Is(err, sql.ErrTxDone) {
-			return false, committed(err)
+			return false, committed("commit", err)
 		}
 		err = ctx.Err() // nil if it was fn that ended the transaction
 	}
@@ -117,11 +117,16 @@ func (b *Backend) judge(ctx context.Context, tx *sql.Tx, c storage.Commit) (answ
 	return ch.Answer, res.Replayed, err
 }
 
-// keep writes the key's record, behind what fn wrote.
+// keep writes the key's record, behind what fn wrote, and removes some that are overdue.
 func (b *Backend) keep(ctx context.Context, tx *sql.Tx, c storage.Commit, a storage.Answer) error {
 	id, _ := c.KeyID()
+	now := time.Now()
 	_, err := tx.StmtContext(noContext, b.update.setAnswer). //nolint:sqlclosecheck // tx does
-									ExecContext(noContext, id.Resource, id.Key, a.Fingerprint[:], a.Number, a.Text(), time.Now().UnixMilli())
+									ExecContext(noContext, id.Resource, id.Key, a.Fingerprint[:], a.Number, a.Text(), now.UnixMilli())
+	if err == nil {
+		_, err = tx.StmtContext(noContext, b.update.removeAnswers). //nolint:sqlclosecheck // the same
+										ExecContext(noContext, id.Resource, now.Add(-b.retention).UnixMilli(), a.Number, removeStep)
+	}
 	if err != nil {
 		return fmt.Errorf("keep the idempotency key: %w", stopped(ctx, err))
 	}
@@ -155,15 +160,18 @@ func (b *Backend) beginUpdate(ctx context.Context) (tx *sql.Tx, rollback func() 
 	}
 	rolledBack := make(chan bool, 1)
 	stop := context.AfterFunc(ctx, func() {
-		rolledBack <- ours(tx.Rollback())
-		passOn()
+		did := ours(tx.Rollback())
+		if did {
+			passOn() // fn may not come back for long
+		} // else a COMMIT may be on its way, which nobody may disturb
+		rolledBack <- did
 	})
 	return tx, sync.OnceValue(func() bool {
 		defer unbind()
+		defer passOn()
 		if !stop() {
 			return <-rolledBack
 		}
-		defer passOn()
 		return ours(tx.Rollback())
 	}), nil
 }

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -86,7 +87,7 @@ func (b *Backend) runBatch(jobs []job) (out []storage.Outcome) {
 		clear(b.writer.guesses)
 		return fail(err)
 	}
-	err := b.writer.use(func(dc any) error {
+	err := b.useWriter(func(dc any) error {
 		t := txn{&work{conn: b.writer, dc: dc, incarnation: b.incarnation, retention: b.retention, alone: len(jobs) == 1}}
 		defer t.undo() // after COMMIT there is nothing to undo
 		out = make([]storage.Outcome, len(jobs))
@@ -97,7 +98,7 @@ func (b *Backend) runBatch(jobs []job) (out []storage.Outcome) {
 				return nil
 			}
 		}
-		if err := committed(t.end()); err != nil {
+		if err := committed("commit", t.end()); err != nil {
 			out = undone(err)
 		}
 		return nil
@@ -108,18 +109,35 @@ func (b *Backend) runBatch(jobs []job) (out []storage.Outcome) {
 	return out
 }
 
-// committed gives an error of COMMIT its outcome. The driver has rolled back by then, but
-// after an input/output error the commit's pages may be in the WAL all the same, and the
-// next run would find them there.
-func committed(err error) error {
+// useWriter is use of the lane's connection, or of a new one where a panic has closed it. Callers have
+// the turn.
+func (b *Backend) useWriter(f func(dc any) error) error {
+	err := b.writer.use(f)
+	if !errors.Is(err, sql.ErrConnDone) { // that is: f did not run
+		return err
+	}
+	next, err := connect(noContext, b.lanes)
+	if err != nil {
+		return err
+	}
+	b.writer = next
+	return next.use(f)
+}
+
+// committed gives an error of COMMIT, or of a statement that commits itself, its outcome. The driver
+// has rolled back by then, but after an input/output error the commit's pages may be in the WAL all
+// the same, and the next run would find them there.
+func committed(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	wrapped := fmt.Errorf("commit: %w", err)
+	wrapped := fmt.Errorf("%s: %w", what, err)
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch e.Code() & 0xff { // the rest is detail
 		case sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
-			sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_READONLY:
+			sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_READONLY,
+			// These are found before the commit's first page is written: by reading, or between two steps.
+			sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT:
 			return fencing.AsFailed(wrapped)
 		}
 	}
@@ -178,7 +196,10 @@ func (b *Backend) change(ctx context.Context, resource string, op func(fencing.M
 		if err != nil || after == before {
 			return storage.Outcome{Err: err}, nil //nolint:nilerr // the same
 		}
-		return storage.Outcome{}, t.setMark(resource, after)
+		if err := t.setMark(resource, after); err != nil || after.Grant != "" || after.Retired {
+			return storage.Outcome{}, err
+		}
+		return storage.Outcome{}, t.notePlain()
 	})[0].Err
 }
 

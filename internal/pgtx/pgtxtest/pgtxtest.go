@@ -105,7 +105,7 @@ func clean(url string) error {
 	return exec(ctx, url,
 		"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'",
 		"delete from fencegate.records", "delete from fencegate.answers", "delete from fencegate.marks", "delete from fencegate.locks", "delete from fencegate.lock_waiters", "delete from fencegate.row_grants", "delete from fencegate.row_locks",
-		"update fencegate.meta set floor = 0, base = 0, lock_floor = 0 where floor + base + lock_floor <> 0")
+		"update fencegate.meta set floor = 0, base = 0, lock_floor = 0, plain = false where plain or floor + base + lock_floor <> 0")
 }
 
 func exec(ctx context.Context, url string, statements ...string) error {

@@ -50,11 +50,12 @@ func concurrent(t *testing.T, s Subject) {
 	var group sync.WaitGroup
 	var dropped, accepted atomic.Int64
 	begun := time.Now()
+	s.Aged(t)
 	enough := func() bool {
 		return dropped.Load() >= int64(s.Grants) && accepted.Load() >= int64(resources*s.Grants) || time.Since(begun) > patience
 	}
 	prune := func() {
-		n, err := s.Now(t.Context())
+		n, err := s.Prune(t.Context(), time.Hour, nil)
 		dropped.Add(int64(n))
 		if err != nil {
 			t.Errorf("prune: %v", err)

@@ -29,8 +29,10 @@ type Subject struct {
 	Old func(tb testing.TB, resource string)
 	// Inherit makes a mark one of an earlier incarnation.
 	Inherit func(tb testing.TB, resource string)
-	// Now is Prune for everything that is retired, however young.
-	Now func(ctx context.Context) (dropped int, err error)
+	// Aged makes every mark that is written from here on two hours old.
+	Aged func(tb testing.TB)
+	// Plain is the error for a store that has taken a plain number.
+	Plain error
 	// Grants is how often each of the 16 holders of the concurrent scenario is granted the lock.
 	Grants int
 }
@@ -44,6 +46,9 @@ func Run(t *testing.T, subject func(tb testing.TB) Subject) {
 		"NextGrantIsAbove":         nextGrant,
 		"VersionsNeverRepeat":      versions,
 		"StopsBetweenSteps":        stops,
+		"PlainNumbers":             plainNumbers,
+		"PlainAfterGrant":          raisedOver,
+		"OperatorIsNotPlain":       operator,
 		"Concurrent":               concurrent,
 	} {
 		t.Run(name, func(t *testing.T) {

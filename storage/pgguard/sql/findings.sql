@@ -41,10 +41,13 @@ with recursive guarded as ( -- guarded tables, and their partitions
 	from guarded as g cross join lateral aclexplode(g.relacl) as a
 	where a.privilege_type in ('TRUNCATE', 'TRIGGER') and a.grantee <> g.relowner and not (g.about ->> 'shadow')::boolean
 	union all
-	select g.name, '', format('the column %s is gone: every write is refused; guard the table again', quote_ident(g.about ->> 'column'))
-	from guarded as g
-	where g.oid = g.root and not exists (
-		select from pg_catalog.pg_attribute as a where a.attrelid = g.oid and a.attname = g.about ->> 'column' and not a.attisdropped)
+	select g.name, '', case
+			when a.atttypid is null then format('the column %s is gone', quote_ident(g.about ->> 'column'))
+			when g.oid <> (g.about ->> 'table')::oid then 'its guard was made for another table, or before a dump that it was restored from'
+			else format('the type of the column %s changed', quote_ident(g.about ->> 'column'))
+		end || case when (g.about ->> 'shadow')::boolean then ': it would refuse every write; guard the table again' else ': every write is refused; guard the table again' end
+	from guarded as g left join pg_catalog.pg_attribute as a on a.attrelid = g.oid and a.attname = g.about ->> 'column' and not a.attisdropped
+	where g.oid = g.root and (a.atttypid is null or a.atttypid <> (g.about ->> 'type')::oid or g.oid <> (g.about ->> 'table')::oid)
 	union all
 	select g.name, '', 'it is in shadow mode: nothing is refused'
 	from guarded as g where g.oid = g.root and (g.about ->> 'shadow')::boolean
