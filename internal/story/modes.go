@@ -65,7 +65,7 @@ type Expected struct {
 	LateWrite string // what becomes of A's late write: Accepted or Refused
 	HandedOut int
 	Remaining int64
-	Tokens    []string
+	Tokens    []string // the numbers that were granted, where no attempt came to nothing
 }
 
 // Initial is how many coupons there are. firstNumber is what A is granted first: readers

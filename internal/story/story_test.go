@@ -259,3 +259,25 @@ func TestReport(t *testing.T) {
 		t.Error("the lease ends after its successor is raised")
 	}
 }
+
+// TestNumbersMayLeap: a grant that came to nothing uses a number up. What must not be is one that
+// goes back, or is granted twice.
+func TestNumbersMayLeap(t *testing.T) {
+	t.Parallel()
+	mode := story.Modes()[2]
+	for _, c := range []struct {
+		tokens []string
+		want   bool
+	}{
+		{[]string{"33", "34", "35"}, true},
+		{[]string{"33", "35", "36"}, true},
+		{[]string{"33", "34"}, false},
+		{[]string{"33", "33", "34"}, false},
+		{[]string{"34", "33", "35"}, false},
+	} {
+		r := story.Result{Mode: mode, LateWrite: mode.Want.LateWrite, HandedOut: mode.Want.HandedOut, Remaining: mode.Want.Remaining, Tokens: c.tokens}
+		if got := r.AsExpected(); got != c.want {
+			t.Errorf("%v: got as expected = %t, want %t", c.tokens, got, c.want)
+		}
+	}
+}
