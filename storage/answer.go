@@ -39,7 +39,8 @@ func (c Commit) KeyID() (id RecordID, ok bool) {
 	return RecordID{lowest, c.Key}, true
 }
 
-// Fingerprint returns the commit's. Operations in another order are another commit: its answer
+// Fingerprint returns the commit's; a Store makes it when it admits a commit, before anything is
+// locked, and a backend that changes one must make a new Commit. Operations in another order are another commit: its answer
 // would be in that order.
 func (c Commit) Fingerprint() Fingerprint {
 	if c.fingerprint != nil {

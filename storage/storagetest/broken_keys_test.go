@@ -28,7 +28,7 @@ func lookFirst(look func(c storage.Commit, v *storage.View) error) func(b *break
 func fingerprint(leave func(c *storage.Commit)) func(b *breakable) {
 	return func(b *breakable) {
 		b.payload = func(c storage.Commit) storage.Fingerprint {
-			c.Ops = slices.Clone(c.Ops)
+			c = storage.Commit{Tokens: c.Tokens, Ops: slices.Clone(c.Ops), Key: c.Key} // not the one whose fingerprint was made
 			leave(&c)
 			return c.Fingerprint()
 		}
