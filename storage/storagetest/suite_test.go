@@ -36,12 +36,18 @@ func TestBroken(t *testing.T) {
 				if c.classic {
 					mode = fencing.Classic
 				}
-				h := harness(c.breakIt)
-				s := h.New(t, mode)
-				if c.surface != nil {
-					s.Store = c.surface(s.Backend.(*breakable), s.Store)
+				// A race is lost now and then, and on a busy machine less often. All other defects
+				// show the first time.
+				const plays = 20
+				var r *recorder
+				for n := 0; n < plays && (n == 0 || !r.Failed() && !r.skipped); n++ {
+					h := harness(c.breakIt)
+					s := h.New(t, mode)
+					if c.surface != nil {
+						s.Store = c.surface(s.Backend.(*breakable), s.Store)
+					}
+					r = record(t, func(tb testing.TB) { storagetest.Play(tb, h, name, mode, s) })
 				}
-				r := record(t, func(tb testing.TB) { storagetest.Play(tb, h, name, mode, s) })
 				if !r.Failed() || r.skipped {
 					t.Errorf("the scenario %q did not notice", name)
 				} else {
