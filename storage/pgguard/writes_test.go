@@ -115,12 +115,13 @@ func TestWrites(t *testing.T) {
 		w.grant(t, table)
 		w.protect(t, pgguard.Guard{Table: "public." + table, Prefix: table + ":", Column: "id"})
 	}
+	merges := value[int](t, w.admin, "select current_setting('server_version_num')::int") >= 150000
 	for i, s := range writes {
+		if strings.HasPrefix(s.name, "merge") && !merges {
+			continue // there is no such statement to be refused
+		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			if strings.HasPrefix(s.name, "merge") && value[int](t, w.admin, "select current_setting('server_version_num')::int") < 150000 {
-				t.Skip("this server has no MERGE")
-			}
 			table := fmt.Sprintf("t%d", i)
 			w.exec(t, s.fill(" "+s.after, table, w.role))
 			c := w.app(t)
