@@ -31,7 +31,7 @@ func TestWaitersLeaveRoom(t *testing.T) {
 	b := backend(t, pgtxtest.Open(t, url, conns(4)), nil)
 	other := pgtxtest.Open(t, url)
 	free := raise(t, b, "free", 1)
-	const n = 40
+	const n = 120
 	var tokens []fencing.Token
 	for i := range n {
 		tokens = append(tokens, raise(t, b, fmt.Sprintf("r%d", i), 1))
