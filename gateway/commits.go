@@ -21,6 +21,9 @@ func (g *Gateway) commit(c echo.Context) error {
 	if err := g.message(c, &m); err != nil {
 		return err
 	}
+	if m.Lock != nil {
+		return g.commitAlone(c, m)
+	}
 	com, err := fromWire(m)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/fencegate/fencegate/gateway/apikey"
 	"github.com/fencegate/fencegate/gateway/wire"
 )
 
@@ -30,38 +31,56 @@ func New(o Options) (*Gateway, error) {
 	g.echo.Logger.SetOutput(io.Discard) // everything goes through Options.Logger
 	g.echo.IPExtractor = echo.ExtractIPDirect()
 	g.echo.HTTPErrorHandler = g.fail
-	g.echo.Use(g.guard)
-	g.route()
+	g.echo.Use(g.guard, g.observe)
+	for _, r := range g.routes() {
+		h := g.door(r)
+		g.echo.Add(r.method, r.path, h)
+		if r.method == http.MethodGet {
+			g.echo.HEAD(r.path, h)
+		}
+	}
 	return g, nil
 }
 
-func (g *Gateway) route() {
-	e := g.echo
-	get := func(path string, h echo.HandlerFunc) {
-		e.GET(path, h)
-		e.HEAD(path, h)
-	}
+// route is one of the API's.
+type route struct {
+	method, path string
+	scope        apikey.Scope // what a key must have; 0: the route is open to everybody
+	admin        bool         // served by the admin handler, and by the main one unless AdminApart
+	slow         bool         // it may wait or stream: not counted by MaxInFlight
+	handle       echo.HandlerFunc
+}
+
+// routes is the whole API. GET routes answer HEAD too.
+func (g *Gateway) routes() []route {
 	const resource = "/v1/resources/:resource"
-	e.POST(resource+"/lock", g.lock)
-	e.PATCH(resource+"/lock", g.renew)
-	e.DELETE(resource+"/lock", g.release)
-	get(resource+"/lock", g.lockStatus)
-	e.POST(resource+"/lock/evict", g.evict)
-	e.POST("/v1/locks/renew", g.renewAll)
-	get("/v1/locks", g.listLocks)
+	return []route{
+		{method: http.MethodPost, path: resource + "/lock", scope: apikey.Lock, slow: true, handle: g.lock},
+		{method: http.MethodPatch, path: resource + "/lock", scope: apikey.Lock, handle: g.renew},
+		{method: http.MethodDelete, path: resource + "/lock", scope: apikey.Lock, handle: g.release},
+		{method: http.MethodGet, path: resource + "/lock", scope: apikey.Read, handle: g.lockStatus},
+		{method: http.MethodPost, path: resource + "/lock/evict", scope: apikey.Admin, admin: true, handle: g.evict},
+		{method: http.MethodPost, path: "/v1/locks/renew", scope: apikey.Lock, handle: g.renewAll},
+		{method: http.MethodGet, path: "/v1/locks", scope: apikey.Read, handle: g.listLocks},
 
-	get(resource+"/records", g.listRecords)
-	get(resource+"/records/:key", g.getRecord)
-	e.PUT(resource+"/records/:key", g.putRecord)
-	e.DELETE(resource+"/records/:key", g.deleteRecord)
-	e.POST("/v1/commits", g.commit)
+		{method: http.MethodGet, path: resource + "/records", scope: apikey.Read, handle: g.listRecords},
+		{method: http.MethodGet, path: resource + "/records/:key", scope: apikey.Read, handle: g.getRecord},
+		{method: http.MethodPut, path: resource + "/records/:key", scope: apikey.Write, handle: g.putRecord},
+		{method: http.MethodDelete, path: resource + "/records/:key", scope: apikey.Write, handle: g.deleteRecord},
+		// With lock in place of tokens it waits, and needs the scope lock too.
+		{method: http.MethodPost, path: "/v1/commits", scope: apikey.Write, slow: true, handle: g.commit},
 
-	get(resource+"/fence", g.getFence)
-	e.POST(resource+"/fence", g.raise)
+		{method: http.MethodGet, path: resource + "/fence", scope: apikey.Read, handle: g.getFence},
+		{method: http.MethodPost, path: resource + "/fence", scope: apikey.Write, handle: g.raise},
+		{method: http.MethodGet, path: "/v1/events", scope: apikey.Read, slow: true, handle: g.events},
 
-	get("/livez", g.livez)
-	get("/problems", g.problemList)
-	get("/problems/:slug", g.problemPage)
+		{method: http.MethodGet, path: "/metrics", scope: apikey.Admin, admin: true, handle: g.metrics},
+		{method: http.MethodGet, path: "/livez", handle: g.livez},
+		{method: http.MethodGet, path: "/readyz", handle: g.readyz},
+		{method: http.MethodGet, path: "/openapi.yaml", handle: g.openapi},
+		{method: http.MethodGet, path: "/problems", handle: g.problemList},
+		{method: http.MethodGet, path: "/problems/:slug", handle: g.problemPage},
+	}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -109,8 +128,4 @@ func (g *Gateway) guard(next echo.HandlerFunc) echo.HandlerFunc {
 // context is the request's, bounded by Options.Timeout and the time it wants to wait.
 func (g *Gateway) context(c echo.Context, wait time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Request().Context(), wait+g.o.Timeout)
-}
-
-func (g *Gateway) livez(c echo.Context) error {
-	return c.String(http.StatusOK, "ok\n")
 }

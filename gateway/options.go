@@ -3,9 +3,11 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/gateway/apikey"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/storage"
 )
@@ -19,6 +21,9 @@ type Store interface {
 	Mark(ctx context.Context, resource string) (fencing.Mark, error)
 	Raise(ctx context.Context, t fencing.Token) error
 	Mode() fencing.Mode
+	// Answered returns the answer that is on record for a commit's key, if there is one. The
+	// commit's tokens do not matter.
+	Answered(ctx context.Context, c storage.Commit) (storage.Result, bool, error)
 }
 
 var _ Store = (*storage.Store)(nil)
@@ -47,11 +52,50 @@ type Options struct {
 	// Cleanup bounds the giving back of a grant that could not be delivered, 10 ms to
 	// 1 min. Default: 5 s.
 	Cleanup time.Duration
+	// Keys says who may do what. Nil: whoever reaches the handler may do everything.
+	Keys apikey.Ring
+	// AdminApart takes the routes of the scope admin, /metrics and the details of /readyz from
+	// the main handler: they are then served by [Gateway.Admin] alone. Default: the main handler
+	// has all.
+	AdminApart bool
+	// Rate is how many requests a second a key may make, 0.001 to 1,000,000, in bursts of up to
+	// twice a second's; a key can have a rate of its own. Without Keys, and for requests without
+	// a valid key, it counts per client address. Default: no limit.
+	Rate float64
+	// MaxInFlight is how many requests are worked on at once, 1 to 1,000,000, waiters for locks
+	// and event streams apart; above it requests are answered 503 overloaded. Default: 1024.
+	MaxInFlight int
+	// MaxWaiting is how many requests may wait for locks at once, 1 to 1,000,000; above it they
+	// are answered 503 overloaded. Per resource the issuer has a limit of its own.
+	// Default: 20,000.
+	MaxWaiting int
+	// MaxWaitingPerKey is how many of them may be of one key, or of one client address where
+	// there are no keys. Default: MaxWaiting.
+	MaxWaitingPerKey int
+	// MaxBodies is how many bytes of bodies are in memory at once, 1 MiB to 64 GiB; above it
+	// requests are answered 503 overloaded. Default: 256 MiB.
+	MaxBodies int64
+	// MaxStreams is how many event streams are served at once, 1 to 100,000. Default: 1000.
+	MaxStreams int
+	// Origins are the web origins (https://example.org) whose scripts may call the gateway
+	// (CORS). Default: none.
+	Origins []string
+	// Feed is what GET /v1/events streams. Whoever makes issuer and store passes its Add as their
+	// OnEvent. Default: the route answers 404.
+	Feed *Feed
+	// Ready is asked by /readyz: parts that do not answer make the gateway not ready. Each call
+	// is bounded by 5 s. Default: nothing is asked.
+	Ready func(ctx context.Context) []Check
+	// Metrics is served at /metrics, which needs the scope admin. Default: the route answers 404.
+	Metrics http.Handler
+	// OnRequest is told of every request that was answered. It is called synchronously and
+	// concurrently. Default: nobody.
+	OnRequest func(Request)
 	// OnEvent is told what the gateway alone sees: grants that could not be delivered
 	// (fencing.EventLost). Issuer and store have hooks of their own. Default: nobody.
 	OnEvent func(fencing.Event)
-	// Logger gets the whole text of the errors that clients see only as 5xx. Default:
-	// nothing is logged.
+	// Logger gets the whole text of the errors that clients see only as 5xx, and a line of level
+	// info for every request. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

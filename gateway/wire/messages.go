@@ -19,6 +19,9 @@ const (
 	// HeaderReplayed, on responses, is "true" where the commit had been applied before under
 	// its key.
 	HeaderReplayed = "Idempotency-Replayed"
+	// HeaderRequest names a request in the gateway's log. A client may choose it: 1 to 64 of
+	// A-Z a-z 0-9 . _ -; what does not fit, or could be a grant id, is replaced.
+	HeaderRequest = "X-Request-Id"
 )
 
 // The content types of bodies.
@@ -158,10 +161,31 @@ type RecordList struct {
 	Next    string   `json:"next,omitempty"`
 }
 
-// Commit is POST /v1/commits. Its idempotency key is a header.
+// Commit is POST /v1/commits. Its idempotency key is a header. It has either tokens, one for each
+// resource that it touches, or lock.
 type Commit struct {
-	Tokens []Token `json:"tokens"`
-	Ops    []Op    `json:"ops"`
+	Tokens []Token     `json:"tokens,omitempty"`
+	Lock   *CommitLock `json:"lock,omitempty"`
+	Ops    []Op        `json:"ops"`
+}
+
+// CommitLock asks the gateway to take the locks of a commit's resources itself, and to free them
+// after it.
+type CommitLock struct {
+	Wait  *Duration `json:"wait,omitempty"`  // for all the locks together; default 0
+	Label string    `json:"label,omitempty"` // shown to everybody
+}
+
+// Event is the data of one event of GET /v1/events; the event's kind is its SSE event type, too.
+type Event struct {
+	Time     time.Time         `json:"time"`
+	Kind     fencing.EventKind `json:"kind"`
+	Resource string            `json:"resource,omitempty"`
+	Number   Int               `json:"number"`
+	Highest  *Int              `json:"highest,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Label    string            `json:"label,omitempty"`
+	Elapsed  *Duration         `json:"elapsed,omitempty"`
 }
 
 // Op is one operation. Which members it has hangs on its kind: put has value; add has

@@ -49,7 +49,7 @@ func (p Problem) RetryAfter() int {
 			return max(1, int((time.Duration(*p.Remaining)+time.Second-1)/time.Second))
 		}
 		return 1
-	case SlugFailed:
+	case SlugFailed, SlugTooManyWaiters, SlugOverloaded, SlugDraining, SlugRateLimited:
 		return 1
 	}
 	return 0

@@ -37,6 +37,12 @@ const (
 	SlugInternal         = "internal"
 	SlugTooManyWaiters   = "too-many-waiters"
 	SlugKeyReused        = "idempotency-key-reused"
+	SlugUnauthorized     = "unauthorized"
+	SlugForbidden        = "forbidden"
+	SlugRateLimited      = "rate-limited"
+	SlugOverloaded       = "overloaded"
+	SlugDraining         = "draining"
+	SlugURITooLong       = "uri-too-long"
 )
 
 // kind is a row of the table: a problem type and the error it stands for.
@@ -213,6 +219,36 @@ var table = [...]kind{
 		text: "A commit of other resources or operations was answered under this key and resource before; key and resource say which. Tokens are no part of what is compared, the order of the operations is.\n\n" +
 			"Nothing was written.\n\nMake a new key for every new commit, and send a commit again exactly as it was.",
 		from: fromRefused(storage.ErrKeyReused), to: toRefused(storage.ErrKeyReused),
+	},
+	{
+		slug: SlugUnauthorized, status: http.StatusUnauthorized, outcome: fencing.Refused,
+		title: "An API key is required",
+		text:  "The request has no key, or one that this gateway does not know or that has expired.\n\nNothing was written.\n\nSend Authorization: Bearer and the key. Whoever runs the gateway makes one.",
+	},
+	{
+		slug: SlugForbidden, status: http.StatusForbidden, outcome: fencing.Refused,
+		title: "The key does not cover this",
+		text:  "The key is good, but lacks the scope or does not cover the resource; what and allowed say which.\n\nNothing was written.\n\nUse another key.",
+	},
+	{
+		slug: SlugRateLimited, status: http.StatusTooManyRequests, outcome: fencing.Failed,
+		title: "Too many requests",
+		text:  "The key, or the client's address, made more requests than it may; the RateLimit headers tell how many it has left.\n\nNothing was written.\n\nTry again after Retry-After, and send fewer: one commit for several operations, one request to renew many leases.",
+	},
+	{
+		slug: SlugOverloaded, status: http.StatusServiceUnavailable, outcome: fencing.Failed,
+		title: "The gateway has too much to do",
+		text:  "As many requests are in work, or wait for locks, at this gateway as may.\n\nNothing was written, nothing is held for you.\n\nTry again after Retry-After.",
+	},
+	{
+		slug: SlugDraining, status: http.StatusServiceUnavailable, outcome: fencing.Failed,
+		title: "The gateway is about to stop",
+		text:  "The gateway takes no new waiters and sends away those that it has.\n\nNothing was written, nothing is held for you.\n\nSend the request again; it will reach another gateway, or this one after its restart.",
+	},
+	{
+		slug: SlugURITooLong, status: http.StatusRequestURITooLong, outcome: fencing.Refused,
+		title: "The address is too long",
+		text:  "Path and query together are longer than 4,096 bytes.\n\nNothing was written.\n\nNo address of this API needs so many.",
 	},
 }
 

@@ -155,6 +155,7 @@ func TestTableOnlyGrows(t *testing.T) {
 		"not-a-counter 409", "counter-range 409", "record-not-found 404", "held 423", "lease-lost 412", "numbers-exhausted 409",
 		"unsettled 409", "failed 503", "unknown 504", "refused 409", "malformed 400", "not-found 404", "method-not-allowed 405",
 		"unsupported-media-type 415", "raise-forbidden 403", "internal 500", "too-many-waiters 503", "idempotency-key-reused 422",
+		"unauthorized 401", "forbidden 403", "rate-limited 429", "overloaded 503", "draining 503", "uri-too-long 414",
 	}
 	var got []string
 	for _, p := range wire.Pages() {
