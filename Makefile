@@ -3,7 +3,10 @@ GO ?= go
 # Tools are run, not required: they stay out of go.mod. golangci-lint brings gofumpt v0.12 as its formatter.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps test lint demo sabotage bench
+GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+FUZZTIME ?= 30s
+
+.PHONY: help deps test lint vuln fuzz demo sabotage bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,7 +28,12 @@ done
 
 command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || lacking="$$lacking pgbouncer"
 
-# A client in another language: psycopg2, and psql comes with the server.
+# Clients without Go: curl, Python and Node as they come.
+command -v curl >/dev/null || lacking="$$lacking curl"
+command -v python3 >/dev/null || lacking="$$lacking python3"
+command -v node >/dev/null || lacking="$$lacking nodejs"
+
+# psycopg2 for the tables of one's own; psql comes with the server.
 { python3 -c 'import psycopg2' || /usr/bin/python3 -c 'import psycopg2'; } >/dev/null 2>&1 || lacking="$$lacking python3-psycopg2"
 
 command -v ps >/dev/null || lacking="$$lacking procps"
@@ -46,11 +54,11 @@ if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then
 	if command -v apt-get >/dev/null; then
 		echo "  sudo apt-get install$$lacking" >&2
 	elif command -v dnf >/dev/null; then
-		echo "  sudo dnf install redis postgresql-server pgbouncer python3-psycopg2 gcc" >&2
+		echo "  sudo dnf install redis postgresql-server pgbouncer python3-psycopg2 nodejs curl gcc" >&2
 	elif command -v brew >/dev/null; then
-		echo "  brew install redis postgresql@17 pgbouncer && brew link postgresql@17 && pip3 install psycopg2-binary   (and xcode-select --install for the compiler)" >&2
+		echo "  brew install redis postgresql@17 pgbouncer node && brew link postgresql@17 && pip3 install psycopg2-binary   (and xcode-select --install for the compiler)" >&2
 	else
-		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, psycopg2 for Python, a C compiler" >&2
+		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, Python 3 with psycopg2, Node, curl, a C compiler" >&2
 	fi
 	exit 1
 fi
@@ -83,7 +91,7 @@ esac
 endef
 export DEPS
 
-deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, psycopg2, a C compiler
+deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, Python, Node, curl, a C compiler
 	@sh -c "$$DEPS"
 
 test: ## run all tests with the race detector; a missing server fails them
@@ -96,6 +104,22 @@ lint: ## vet for three systems, check format and import directions
 	GOOS=windows $(GO) vet ./...
 	$(GOLANGCI_LINT) run
 	cd internal/bench && $(GO) mod tidy -diff && $(GO) vet ./... && $(GOLANGCI_LINT) run
+	@$(MAKE) --no-print-directory vuln
+
+# Where the database cannot be reached nothing was checked: that is said, and fails if VULN_REQUIRE is set. VULNDB names
+# another one, such as a file: URL of a copy.
+vuln: ## look for known vulnerabilities in what the programs call
+	@out=$$($(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./... 2>&1) && { echo "$$out"; exit 0; }; \
+	echo "$$out" >&2; \
+	case "$$out" in *"fetching vulnerabilities"*) \
+		echo "vuln: NOT CHECKED: the database of vulnerabilities cannot be reached" >&2; [ -z "$(VULN_REQUIRE)" ];; \
+	*) exit 1;; esac
+
+fuzz: ## fuzz every parser for FUZZTIME each
+	@set -e; $(GO) list ./... | while read -r pkg; do \
+		for f in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
+		done; done
 
 demo: ## watch a stale write being refused
 	$(GO) run ./cmd/fencegate demo
