@@ -51,9 +51,10 @@ type within struct {
 	resource string
 }
 
-// inside returns a context in which acquiring the same resource is a re-entry.
+// inside returns a context in which acquiring the same resource is a re-entry, and which carries
+// the token to where it is sent on, see fencing.FromContext.
 func (k *keeper) inside(ctx context.Context) context.Context {
-	return context.WithValue(ctx, within{k.locker, k.token.Resource}, k)
+	return context.WithValue(fencing.NewContext(ctx, k.token), within{k.locker, k.token.Resource}, k)
 }
 
 // reenter returns one more lease on the hold that ctx is inside of: nil if there is none,

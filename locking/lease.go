@@ -26,7 +26,8 @@ func (l *Lease) Token() fencing.Token { return l.k.token }
 
 // Context returns a context that ends when the lease does. Its cause is [ErrLost] or
 // [ErrReleased]. It carries the values of the context that the lease was acquired with,
-// and does not end with it. Acquiring the same resource with it is a re-entry.
+// and does not end with it; fencing.FromContext finds the lease's token in it. Acquiring the same
+// resource with it is a re-entry.
 func (l *Lease) Context() context.Context { return l.k.ctx }
 
 // Deadline returns until when the lease can be trusted unless it is renewed, on this

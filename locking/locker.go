@@ -160,7 +160,8 @@ func (l *Locker) Locked(ctx context.Context, resource string) (bool, error) {
 }
 
 // Do runs fn while it holds the resource's lock. fn's context ends with ctx, and with
-// cause ErrLost when the lease can no longer be trusted; its token goes with every write.
+// cause ErrLost when the lease can no longer be trusted; its token goes with every write, and
+// fencing.FromContext finds it in the context.
 // The lock is released whatever fn does, panic included.
 //
 // Do returns fn's error, joined by what went wrong with the lease: ErrLost if it was lost

@@ -11,6 +11,7 @@ import (
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/lockingtest"
+	"github.com/fencegate/fencegate/locking/memlock"
 )
 
 // TestRedissonReentry: within a lease the same resource is granted again, under the same
@@ -405,4 +406,40 @@ func TestAcquireAny(t *testing.T) {
 			t.Errorf("AcquireAny of nothing = %v, want an *InvalidError", err)
 		}
 	})
+}
+
+// TestContextsCarryTheToken: whoever is called with a lease's context can send the token on.
+func TestContextsCarryTheToken(t *testing.T) {
+	t.Parallel()
+	issuer, err := locking.NewIssuer(memlock.New(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locker, err := locking.New(issuer, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = locker.Do(t.Context(), "coupon:1", func(ctx context.Context, outer fencing.Token) error {
+		return locker.Do(ctx, "coupon:2", func(ctx context.Context, inner fencing.Token) error {
+			for _, want := range []fencing.Token{outer, inner} {
+				if got, _ := fencing.FromContext(ctx, want.Resource); got != want {
+					t.Errorf("Do's context carries %v, want %v", got, want)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := locker.Acquire(t.Context(), "coupon:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := fencing.FromContext(lease.Context(), "coupon:1"); got != lease.Token() {
+		t.Errorf("the lease's context carries %v, want %v", got, lease.Token())
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
