@@ -33,6 +33,7 @@ const (
 type Event struct {
 	Time     time.Time
 	Kind     EventKind
+	Attempt  EventKind // where Kind is refused, failed or unknown: what it would have been else
 	Resource string
 	Number   int64         // the token's number; 0 where there is none
 	Highest  int64         // the store's number, where one was reported
@@ -41,20 +42,20 @@ type Event struct {
 	Elapsed  time.Duration // how long the attempt took, where it was measured
 }
 
-// Explain makes e tell of a failed attempt: its kind becomes refused, failed or unknown
-// by the error's outcome, and Reason and Highest are filled in. A nil error changes
+// Explain makes e tell of a failed attempt: its kind becomes its Attempt, and refused, failed
+// or unknown by the error's outcome; Reason and Highest are filled in. A nil error changes
 // nothing.
 func Explain(e *Event, err error) {
+	kind := EventUnknown
 	switch OutcomeOf(err) {
 	case Applied:
 		return
 	case Refused:
-		e.Kind = EventRefused
+		kind = EventRefused
 	case Failed:
-		e.Kind = EventFailed
-	case Unknown:
-		e.Kind = EventUnknown
+		kind = EventFailed
 	}
+	e.Attempt, e.Kind = e.Kind, kind
 	e.Reason = err.Error()
 	if stale, ok := errors.AsType[*StaleError](err); ok {
 		e.Reason, e.Highest = string(stale.Reason), stale.Highest

@@ -26,6 +26,7 @@ var harness = storagetest.Harness{
 	Sweep: func(ctx context.Context, s storagetest.Subject) (removed int, err error) {
 		return s.Backend.(*memstore.Backend).Sweep(ctx)
 	},
+	Answered: storagetest.Answered,
 }
 
 func TestSuite(t *testing.T) {

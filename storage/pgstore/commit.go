@@ -73,6 +73,7 @@ func (b *Backend) solo(ctx context.Context, c storage.Commit) verdict {
 		return verdict{Outcome: storage.Outcome{Err: fencing.AsFailed(err)}}
 	}
 	defer conn.Release()
+	b.o.OnBatch(1)
 	if v, done := b.one(ctx, conn, c); done {
 		return v
 	}
@@ -128,6 +129,7 @@ func (b *Backend) attempt(ctx context.Context, c storage.Commit, wait bool) verd
 		return gone(fencing.AsFailed(err))
 	}
 	defer conn.Release()
+	b.o.OnBatch(1)
 	return b.carry(ctx, conn, pgtx.Limits{Idle: b.o.MaxIdle}, []storage.Commit{c}, wait)[0]
 }
 
@@ -153,6 +155,7 @@ func (b *Backend) runLane(take func() []storage.Commit) []verdict {
 	if len(commits) == 0 {
 		return nil
 	}
+	b.o.OnBatch(len(commits))
 	ctx, end := context.WithTimeout(context.Background(), laneTime)
 	defer end()
 	if len(commits) == 1 {

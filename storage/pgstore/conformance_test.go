@@ -35,7 +35,8 @@ func harness(change ...func(*pgxpool.Config)) storagetest.Harness {
 		Sweep: func(ctx context.Context, s storagetest.Subject) (int, error) {
 			return s.Backend.(*pgstore.Backend).Sweep(ctx)
 		},
-		Checks: 60,
+		Answered: storagetest.Answered,
+		Checks:   60,
 	}
 }
 

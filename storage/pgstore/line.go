@@ -115,6 +115,7 @@ func (b *Backend) tryLine(resource string, take func() []storage.Commit, anybody
 	if len(r.commits) == 0 {
 		return nil, true
 	}
+	b.o.OnBatch(len(r.commits))
 	if err == nil {
 		err = r.read(ctx)
 	}

@@ -123,6 +123,9 @@ type Options struct {
 	// least, in whole milliseconds up to 366 days; it is kept for longer while the token of
 	// then is the mark. All that write to one database should have the same. Default: 24 h.
 	KeyRetention time.Duration
+	// OnBatch is told how many commits are in each transaction that is tried, single statements
+	// too. It is called synchronously and concurrently. Default: nobody.
+	OnBatch func(n int)
 }
 
 // The errors of [New].
@@ -187,6 +190,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Backend, error) 
 	}
 	if err := pgtx.Check(ctx, pool, schemaVersion); err != nil {
 		return nil, err
+	}
+	if opt.OnBatch == nil {
+		opt.OnBatch = func(int) {}
 	}
 	b := &Backend{pool: pool, o: opt, slow: make(chan struct{}, max(1, pool.Config().MaxConns/2)), seen: map[string]sighting{}}
 	if err := pool.QueryRow(ctx, directSQL).Scan(&b.direct); err != nil {

@@ -29,7 +29,7 @@ func harness(connect func(tb testing.TB) redis.UniversalClient) storagetest.Harn
 			tb.Fatal(err)
 		}
 		return storagetest.Subject{Store: s, Fence: s, Backend: b}
-	}, Aged: func(tb testing.TB, _ storagetest.Subject, resource string) { aged(tb, connect(tb), resource) }}
+	}, Aged: func(tb testing.TB, _ storagetest.Subject, resource string) { aged(tb, connect(tb), resource) }, Answered: storagetest.Answered}
 }
 
 // aged makes the answers of a resource overdue.

@@ -50,6 +50,7 @@ func harness() storagetest.Harness {
 		Sweep: func(ctx context.Context, s storagetest.Subject) (removed int, err error) {
 			return s.Backend.(*sqlitestore.Backend).Sweep(ctx)
 		},
+		Answered: storagetest.Answered,
 		Read: func(ctx context.Context, s storagetest.Subject, resource, key string) (value []byte, found bool, err error) {
 			err = s.Backend.(*sqlitestore.Backend).Reader().
 				QueryRowContext(ctx, "SELECT value FROM own WHERE resource = ?1 AND key = ?2", resource, key).Scan(&value)

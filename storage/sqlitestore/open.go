@@ -28,6 +28,9 @@ type Options struct {
 	// Wait is how long Open waits for another process to give the file back, as in a
 	// restart. Default: it does not wait.
 	Wait time.Duration
+	// OnBatch is told how many calls (commits, raises, ...) are in each transaction. It is called
+	// synchronously, by one at a time. Default: nobody.
+	OnBatch func(n int)
 }
 
 var (
@@ -46,6 +49,7 @@ type Backend struct {
 	path        string
 	incarnation string // of this run, random
 	retention   time.Duration
+	onBatch     func(n int)
 	turn        chan struct{} // has something in it while somebody may write: a batch, or an Update
 	lanes       *sql.DB
 	writer      *conn // the one connection of lanes; used by who has the turn
@@ -100,7 +104,7 @@ func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, incarnation: fencing.NewGrant(), retention: opt.KeyRetention, turn: make(chan struct{}, 1), unlock: unlock}
+	b := &Backend{path: path, incarnation: fencing.NewGrant(), retention: opt.KeyRetention, onBatch: opt.OnBatch, turn: make(chan struct{}, 1), unlock: unlock}
 	b.lane = lane.New(opt.MaxBatch, b.runLane, func(err error) storage.Outcome { return storage.Outcome{Err: err} })
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())

@@ -80,6 +80,9 @@ func (b *Backend) runBatch(jobs []job) (out []storage.Outcome) {
 		return nil
 	}
 	b.batches.Add(1)
+	if b.onBatch != nil {
+		b.onBatch(len(jobs))
+	}
 	fail := func(err error) []storage.Outcome {
 		return slices.Repeat([]storage.Outcome{{Err: err}}, len(jobs))
 	}

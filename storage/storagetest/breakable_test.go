@@ -420,6 +420,7 @@ func harness(breakIt func(b *breakable)) storagetest.Harness {
 			return storagetest.Subject{Store: s, Fence: s, Backend: b}
 		},
 		Update: update, UpdateOnce: updateOnce, Aged: aged, Sweep: sweep,
+		Answered: storagetest.Answered,
 	}
 }
 

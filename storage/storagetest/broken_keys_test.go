@@ -56,8 +56,9 @@ func brokenKeys() []defect {
 	return []defect{
 		{
 			name: "keys are ignored", differs: true,
-			breakIt:   lookFirst(func(_ storage.Commit, v *storage.View) error { v.Answer = nil; return nil }),
-			scenarios: names("a key is applied once", "one key several times in a batch", "concurrent sends of one key", "random tokens are accepted in order"),
+			breakIt: lookFirst(func(_ storage.Commit, v *storage.View) error { v.Answer = nil; return nil }),
+			scenarios: names("a key is applied once", "one key several times in a batch", "concurrent sends of one key", "random tokens are accepted in order",
+				"a key is looked up"),
 		},
 		{
 			name: "the fence is judged before the key", differs: true,
@@ -70,7 +71,12 @@ func brokenKeys() []defect {
 				return nil
 			}),
 			scenarios: names("a key under another token", "a key that the fence refused", "a key is for one commit", "concurrent sends of one key",
-				"random tokens are accepted in order", "an update with a key"),
+				"random tokens are accepted in order", "an update with a key", "a key is looked up"),
+		},
+		{
+			name:      "who looks a key up may write",
+			breakIt:   forgiving(func(_ fencing.Mark, t fencing.Token, c storage.Commit) bool { return c.Key != "" && t.Number == 1 }),
+			scenarios: names("a key is looked up"),
 		},
 		{
 			name: "a classic store's front judges the fence before the key", classic: true,

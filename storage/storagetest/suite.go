@@ -74,6 +74,8 @@ type Harness struct {
 	// Sweep removes the overdue idempotency records of every resource and says how many; nil
 	// where the backend has none.
 	Sweep func(ctx context.Context, s Subject) (removed int, err error)
+	// Answered is Store.Answered; nil where Store has none.
+	Answered func(ctx context.Context, s Subject, c storage.Commit) (res storage.Result, found bool, err error)
 	// Read returns what Update's write wrote, outside of any transaction. Default: the
 	// record, by Store.Get.
 	Read func(ctx context.Context, s Subject, resource, key string) (value []byte, found bool, err error)
@@ -108,6 +110,7 @@ const (
 	once
 	aged
 	sweeper
+	answered
 )
 
 func scenarios() []scenario {
@@ -130,6 +133,7 @@ func scenarios() []scenario {
 		{"a key remembers exactly", strict, nothing, keyExact},
 		{"one key several times in a batch", strict, backend, keyBatch},
 		{"concurrent sends of one key", both, nothing, keyRace},
+		{"a key is looked up", both, answered, keyAnswered},
 		{"overdue keys go in small steps", strict, aged, retention},
 		{"overdue keys are swept", strict, sweeper, sweep},
 
@@ -215,6 +219,8 @@ func (sc scenario) run(tb testing.TB, h Harness, mode fencing.Mode, s Subject) {
 		tb.Skip("the harness has no Aged")
 	case sc.needs == sweeper && (h.Aged == nil || h.Sweep == nil):
 		tb.Skip("the harness has no Sweep")
+	case sc.needs == answered && h.Answered == nil:
+		tb.Skip("the harness has no Answered")
 	}
 	if h.MaxValue == 0 {
 		h.MaxValue = 1 << 20
