@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/gateway/apikey"
 	"github.com/fencegate/fencegate/gateway/wire"
 	"github.com/fencegate/fencegate/storage"
 )
@@ -19,6 +20,9 @@ func (g *Gateway) commit(c echo.Context) error {
 	}
 	var m wire.Commit
 	if err := g.message(c, &m); err != nil {
+		return err
+	}
+	if err := g.allowCommit(c, m); err != nil {
 		return err
 	}
 	if m.Lock != nil {
@@ -42,6 +46,27 @@ func (g *Gateway) commit(c echo.Context) error {
 	}
 	replayed(c, res)
 	return reply(c, http.StatusOK, wire.FromResult(com.Ops, res))
+}
+
+// allowCommit asks for every resource of a commit, also those of operations without a token: an
+// answer that is on record under an idempotency key is nobody else's to see.
+func (g *Gateway) allowCommit(c echo.Context, m wire.Commit) error {
+	if m.Lock != nil {
+		if err := g.allowScope(c, apikey.Lock); err != nil {
+			return err
+		}
+	}
+	for _, t := range m.Tokens {
+		if err := g.allow(c, t.Resource); err != nil {
+			return err
+		}
+	}
+	for _, o := range m.Ops {
+		if err := g.allow(c, o.Resource); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // idempotencyKey reads the request's key; empty if it has none. One that does not fit is refused

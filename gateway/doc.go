@@ -4,7 +4,7 @@
 //
 // A client takes a lock (POST /v1/resources/{r}/lock), gets a token, and sends it with
 // every operation (the header Fencing-Token, or tokens in a commit). The gateway holds
-// no lease and renews nothing: its clients do.
+// no lease and renews nothing: its clients do. Only for one-call commits it takes locks itself.
 //
 // # Guarantees
 //
@@ -21,16 +21,57 @@
 //     that ended without a grant, the repeat is answered 412 lease-lost, and a new grant id
 //     is needed.
 //   - A grant id is in the reply to the request that made it, and nowhere else: not in
-//     other replies, errors, events or logs.
+//     other replies, errors, events or logs. API keys and backends' passwords are in none.
+//   - Where there are keys (Options.Keys), a request without a good one reaches nothing but
+//     the open routes: /livez, /readyz, /openapi.yaml, /problems. One with a key reaches a
+//     backend only if the key has the route's scope and covers every resource that the
+//     request names: in its path, its tokens, its operations, the prefix of its list. The
+//     refusal is the same whether there is such a resource or not.
+//   - What is refused for its limits (429, 503 overloaded, 503 draining, 413, 414) changed
+//     nothing. Requests in work, waiters, event streams, bodies in memory and the callers
+//     whose rates are counted are bounded, each on its own: waiters are not in the way of
+//     commits, and neither are in the way of evictions, metrics and probes.
+//   - After [Gateway.Drain] nobody waits. A lock that was granted in that moment is either
+//     delivered or given back.
+//
+// # One-call commits
+//
+// A commit with lock in place of tokens is lock, commit and release in one request, for changes
+// that need no reading first. Its lock is an ordinary one: it waits behind whoever holds it or came
+// before, holders elsewhere included, and its commit is judged by the store like any other.
+//
+//   - Those that come for one resource while another of them takes the lock, or works under it, join
+//     it: one grant, each with its own verdict, its own wait and its own client. The store gets up
+//     to 128 of them at once, which is what its batches and pipelines are made of. After 256 commits
+//     or a second the lock is given back, so that others get their turn.
+//   - Those of several resources take the locks in the order of the names, renew what they have while
+//     they wait for the rest, and commit under all of them or none.
+//   - With an Idempotency-Key the record of the key comes first: what was answered before is answered
+//     again without a lock.
+//   - A hold that is lost on the way (the gateway stood still, the store was restarted) is not the
+//     client's affair: the store has refused the commit, and the gateway takes the lock again; if that
+//     keeps happening, it is 503 failed. An outcome that is not known stays 504 unknown.
+//   - One whose client has gone, or whose wait is over, before its commit was handed to the store is
+//     not applied. While the gateway drains, those that wait are sent away, the others finish.
+//   - Whoever was alone finds the lock free when it is answered. A lock that cannot be given back
+//     does not change the answer; it is evicted, or ends after 10 s, its TTL.
+//
+// Over a classic store there are none: an outside lock service has the locks.
 //
 // # What is not guaranteed
 //
-// There is no authentication: whoever reaches the handler may lock, write what a token
-// covers, and evict. A reply that reached the client's machine counts as delivered: a
-// grant whose reader died in that moment ends with its TTL. The reads without a token are
-// the store's plain reads. A list of records comes in parts and is no snapshot. The
-// handler sets no limits on connections and on slow senders: its server must
-// (ReadHeaderTimeout, ReadTimeout); a WriteTimeout is lengthened where a request waits.
+// Without Options.Keys there is no authentication: whoever reaches the handler may lock,
+// write what a token covers, and evict; so may, on loopback, every process and every user
+// of the machine. A key travels in clear where there is no TLS. Keys that are valid are
+// not slowed down by wrong ones from the same address, for behind a proxy they share it:
+// what keeps a key from being guessed are its 130 random bits. Bodies are counted as they
+// came; what is made of one, and the store's copy, may take several times as much. A reply
+// that reached the client's machine counts as delivered: a grant whose reader died in that
+// moment ends with its TTL. The reads without a token are the store's plain reads. A list
+// of records comes in parts and is no snapshot. The handler sets no limits on connections
+// and on slow senders: its server must (ReadHeaderTimeout, ReadTimeout); WriteTimeout and
+// ReadTimeout are lengthened where a request waits. Client addresses are those of the
+// connections: behind a proxy, all are the proxy's.
 //
 // # Clocks
 //

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -17,8 +18,17 @@ import (
 // Gateway is the handler. It is safe for concurrent use and needs no closing.
 type Gateway struct {
 	o     Options
-	echo  *echo.Echo
+	echo  *echo.Echo // the main handler
+	admin *echo.Echo // see Admin
 	hands handovers
+	drain drain
+
+	combined           *combiner
+	inFlight, streams  slots
+	waiting            waiting
+	bodies             atomic.Int64 // bytes, at most Options.MaxBodies
+	callers, strangers rates
+	health             health
 }
 
 // New returns the gateway of an issuer and a store. The error is a
@@ -27,19 +37,36 @@ func New(o Options) (*Gateway, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{o: o, echo: echo.New()}
-	g.echo.Logger.SetOutput(io.Discard) // everything goes through Options.Logger
-	g.echo.IPExtractor = echo.ExtractIPDirect()
-	g.echo.HTTPErrorHandler = g.fail
-	g.echo.Use(g.guard, g.observe)
+	g := &Gateway{o: o, health: newHealth()}
+	g.combined = &combiner{o: &g.o}
+	g.inFlight.most, g.streams.most = int64(o.MaxInFlight), int64(o.MaxStreams)
+	g.waiting.most, g.waiting.mostEach = o.MaxWaiting, o.MaxWaitingPerKey
+	g.echo = g.router(func(r route) bool { return !r.admin || !o.AdminApart })
+	g.admin = g.router(func(r route) bool { return r.admin || r.scope == 0 })
+	return g, nil
+}
+
+// router serves those routes that has names.
+func (g *Gateway) router(has func(route) bool) *echo.Echo {
+	e := echo.New()
+	e.Logger.SetOutput(io.Discard) // everything goes through Options.Logger
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = g.fail
+	e.Use(g.observe, g.guard, g.entrance)
+	if len(g.o.Origins) > 0 {
+		e.Use(cors(g.o.Origins))
+	}
 	for _, r := range g.routes() {
+		if !has(r) {
+			continue
+		}
 		h := g.door(r)
-		g.echo.Add(r.method, r.path, h)
+		e.Add(r.method, r.path, h)
 		if r.method == http.MethodGet {
-			g.echo.HEAD(r.path, h)
+			e.HEAD(r.path, h)
 		}
 	}
-	return g, nil
+	return e
 }
 
 // route is one of the API's.
@@ -47,7 +74,8 @@ type route struct {
 	method, path string
 	scope        apikey.Scope // what a key must have; 0: the route is open to everybody
 	admin        bool         // served by the admin handler, and by the main one unless AdminApart
-	slow         bool         // it may wait or stream: not counted by MaxInFlight
+	slow         bool         // it may wait or stream
+	stream       bool         // it streams: counted by MaxStreams in place of MaxInFlight
 	handle       echo.HandlerFunc
 }
 
@@ -72,7 +100,7 @@ func (g *Gateway) routes() []route {
 
 		{method: http.MethodGet, path: resource + "/fence", scope: apikey.Read, handle: g.getFence},
 		{method: http.MethodPost, path: resource + "/fence", scope: apikey.Write, handle: g.raise},
-		{method: http.MethodGet, path: "/v1/events", scope: apikey.Read, slow: true, handle: g.events},
+		{method: http.MethodGet, path: "/v1/events", scope: apikey.Read, slow: true, stream: true, handle: g.events},
 
 		{method: http.MethodGet, path: "/metrics", scope: apikey.Admin, admin: true, handle: g.metrics},
 		{method: http.MethodGet, path: "/livez", handle: g.livez},
@@ -84,18 +112,23 @@ func (g *Gateway) routes() []route {
 }
 
 // ServeHTTP implements [http.Handler].
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(g.echo, w, r) }
+
+func (g *Gateway) serve(e *echo.Echo, w http.ResponseWriter, r *http.Request) {
 	// echo routes by RawPath if it is set, else by Path: parameters would come escaped or
 	// not, depending on whether the sender's escaping is the usual one. With RawPath set
-	// they always come escaped, to be unescaped exactly once by param.
-	if raw := r.URL.EscapedPath(); r.URL.RawPath != raw {
+	// they always come escaped, to be unescaped exactly once by param. Where nothing is escaped it
+	// makes no difference.
+	if raw := r.URL.EscapedPath(); r.URL.RawPath != raw && r.URL.Path != raw {
 		u := *r.URL
 		u.RawPath = raw
 		r2 := *r
 		r2.URL = &u
-		r = &r2
+		e.ServeHTTP(w, &r2)
+		r.Pattern = r2.Pattern // for whoever is around this handler, as a ServeMux does it
+		return
 	}
-	g.echo.ServeHTTP(w, r)
+	e.ServeHTTP(w, r)
 }
 
 // guard is around every handler: headers that every reply has, and panics.

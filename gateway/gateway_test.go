@@ -19,13 +19,19 @@ import (
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/wire"
+	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/memlock"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers{m}, testenv.Goroutines()...) }
+
+// servers stops the servers that tests share before goroutines are counted.
+type servers struct{ m *testing.M }
+
+func (s servers) Run() int { return testenv.Run(s.m) }
 
 const canary = "CANARYCANARYCANARYCANARYCA"
 
@@ -64,15 +70,22 @@ type setup struct {
 	issuer  func(locking.Issuer) locking.Issuer
 	store   func(gateway.Store) gateway.Store
 	server  func(*httptest.Server)
+	// Where the locks and the records are. Default: in memory.
+	lock     locking.Backend
+	backend  storage.Backend
+	onIssuer func(fencing.Event)
 }
 
 func newRig(tb testing.TB, s setup) *rig {
 	tb.Helper()
-	store, err := storage.New(memstore.New(nil), &storage.Options{Mode: s.mode})
+	if s.lock == nil {
+		s.lock, s.backend = memlock.New(), memstore.New(nil)
+	}
+	store, err := storage.New(s.backend, &storage.Options{Mode: s.mode})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	issuer, err := locking.NewIssuer(memlock.New(), []fencing.Fence{store}, &locking.IssuerOptions{Poll: 5 * time.Millisecond})
+	issuer, err := locking.NewIssuer(s.lock, []fencing.Fence{store}, &locking.IssuerOptions{Poll: 5 * time.Millisecond, OnEvent: s.onIssuer})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -91,7 +104,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	srv := httptest.NewUnstartedServer(g)
+	srv := httptest.NewUnstartedServer(checked(tb, g))
 	if s.server != nil {
 		s.server(srv)
 	}

@@ -26,13 +26,20 @@ func (g *Gateway) lock(c echo.Context) (err error) {
 		return err
 	}
 	if r.Wait > 0 {
-		// A server's WriteTimeout counts from the request's head and would cut the wait.
-		// net/http takes this deadline away after the reply.
-		rc := http.NewResponseController(c.Response().Writer)
-		_ = rc.SetWriteDeadline(arrived.Add(r.Wait + 2*g.o.Timeout))
+		beyond(c, arrived.Add(r.Wait+2*g.o.Timeout))
 	}
 	ctx, cancel := g.context(c, r.Wait)
 	defer cancel()
+	if r.Wait > 0 {
+		release, err := g.waitSlot(c)
+		if err != nil {
+			return err
+		}
+		defer release()
+		waiting, end := g.waitContext(ctx)
+		defer end()
+		ctx = waiting
+	}
 
 	key := grantKey{r.Resource, r.Grant}
 	var granted locking.Granted
@@ -47,7 +54,7 @@ func (g *Gateway) lock(c echo.Context) (err error) {
 	called := time.Now()
 	granted, err = g.o.Issuer.Grant(ctx, r)
 	if err != nil {
-		return err
+		return drained(ctx, err)
 	}
 	if gone := c.Request().Context().Err(); gone != nil {
 		return fencing.AsFailed(gone)
@@ -149,6 +156,11 @@ func (g *Gateway) renewAll(c echo.Context) error {
 	if len(m.Tokens) < 1 || len(m.Tokens) > maxRenew {
 		return &fencing.InvalidError{What: "tokens", Allowed: "1 to 1000 of them"}
 	}
+	for _, t := range m.Tokens {
+		if err := g.allow(c, t.Resource); err != nil {
+			return err
+		}
+	}
 	tokens, err := wire.ParseTokens(m.Tokens)
 	if err != nil {
 		return err
@@ -230,6 +242,9 @@ func (g *Gateway) listLocks(c echo.Context) error {
 	}
 	n, err := limit(q)
 	if err != nil {
+		return err
+	}
+	if err := g.allowPrefix(c, q.Get("prefix")); err != nil {
 		return err
 	}
 	ctx, cancel := g.context(c, 0)

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -21,6 +24,8 @@ type Store interface {
 	Mark(ctx context.Context, resource string) (fencing.Mark, error)
 	Raise(ctx context.Context, t fencing.Token) error
 	Mode() fencing.Mode
+	// Validate says whether Commit would refuse a commit for its form, tokens apart.
+	Validate(c storage.Commit) error
 	// Answered returns the answer that is on record for a commit's key, if there is one. The
 	// commit's tokens do not matter.
 	Answered(ctx context.Context, c storage.Commit) (storage.Result, bool, error)
@@ -55,30 +60,35 @@ type Options struct {
 	// Keys says who may do what. Nil: whoever reaches the handler may do everything.
 	Keys apikey.Ring
 	// AdminApart takes the routes of the scope admin, /metrics and the details of /readyz from
-	// the main handler: they are then served by [Gateway.Admin] alone. Default: the main handler
-	// has all.
+	// the main handler, where they are not found then: they are served by [Gateway.Admin] alone.
+	// Default: the main handler has all.
 	AdminApart bool
 	// Rate is how many requests a second a key may make, 0.001 to 1,000,000, in bursts of up to
-	// twice a second's; a key can have a rate of its own. Without Keys, and for requests without
-	// a valid key, it counts per client address. Default: no limit.
+	// twice a second's; above it requests are answered 429 rate-limited. A key can have a rate of
+	// its own. Without Keys it counts per client address, of IPv6 the first 64 bits. Default: no
+	// limit. Requests without a valid key are limited in any case, per client address, to 100 a
+	// second or to Rate, if that is less; that limit is no other's.
 	Rate float64
-	// MaxInFlight is how many requests are worked on at once, 1 to 1,000,000, waiters for locks
-	// and event streams apart; above it requests are answered 503 overloaded. Default: 1024.
+	// MaxInFlight is how many requests are worked on at once, 1 to 1,000,000; above it requests
+	// are answered 503 overloaded. Those that may wait for locks, event streams, admin routes and
+	// open ones are not counted. Default: 1024.
 	MaxInFlight int
-	// MaxWaiting is how many requests may wait for locks at once, 1 to 1,000,000; above it they
-	// are answered 503 overloaded. Per resource the issuer has a limit of its own.
+	// MaxWaiting is how many requests with a wait for locks are served at once, 1 to 1,000,000;
+	// above it they are answered 503 overloaded. Per resource the issuer has a limit of its own.
 	// Default: 20,000.
 	MaxWaiting int
 	// MaxWaitingPerKey is how many of them may be of one key, or of one client address where
-	// there are no keys. Default: MaxWaiting.
+	// there are no keys, 1 to 1,000,000. Default: MaxWaiting.
 	MaxWaitingPerKey int
-	// MaxBodies is how many bytes of bodies are in memory at once, 1 MiB to 64 GiB; above it
-	// requests are answered 503 overloaded. Default: 256 MiB.
+	// MaxBodies is how many bytes of bodies are in memory at once, as they came, 1 MiB to 64 GiB
+	// and no less than MaxBody and MaxValue; above it requests are answered 503 overloaded.
+	// Default: 256 MiB.
 	MaxBodies int64
 	// MaxStreams is how many event streams are served at once, 1 to 100,000. Default: 1000.
 	MaxStreams int
-	// Origins are the web origins (https://example.org) whose scripts may call the gateway
-	// (CORS). Default: none.
+	// Origins are the web origins whose scripts may call the gateway (CORS), in the form in which
+	// browsers send them: https://example.org, in lower case, without the usual port, path or
+	// wildcard. Default: none.
 	Origins []string
 	// Feed is what GET /v1/events streams. Whoever makes issuer and store passes its Add as their
 	// OnEvent. Default: the route answers 404.
@@ -118,6 +128,10 @@ func (o *Options) complete() error {
 		{"MaxValue", &o.MaxValue, 1 << 20, 1, 64 << 20, "1 byte to 64 MiB"},
 		{"MaxBody", &o.MaxBody, 8 << 20, 1 << 10, 256 << 20, "1 KiB to 256 MiB"},
 		{"MaxReply", &o.MaxReply, 8 << 20, 1 << 10, 256 << 20, "1 KiB to 256 MiB"},
+		{"MaxInFlight", &o.MaxInFlight, 1024, 1, 1_000_000, "1 to 1,000,000"},
+		{"MaxWaiting", &o.MaxWaiting, 20_000, 1, 1_000_000, "1 to 1,000,000"},
+		{"MaxWaitingPerKey", &o.MaxWaitingPerKey, cmp.Or(o.MaxWaiting, 20_000), 1, 1_000_000, "1 to 1,000,000"},
+		{"MaxStreams", &o.MaxStreams, 1000, 1, 100_000, "1 to 100,000"},
 	} {
 		if *n.v == 0 {
 			*n.v = n.def
@@ -142,5 +156,25 @@ func (o *Options) complete() error {
 			return &fencing.InvalidError{What: d.what, Got: d.v.String(), Allowed: d.least.String() + " to " + d.most.String()}
 		}
 	}
+	return o.completeLimits()
+}
+
+func (o *Options) completeLimits() error {
+	if o.Rate != 0 && (o.Rate < apikey.MinRate || o.Rate > apikey.MaxRate || math.IsNaN(o.Rate)) {
+		return &fencing.InvalidError{What: "Rate", Allowed: "0.001 to 1,000,000 requests a second"}
+	}
+	least := int64(max(o.MaxBody, o.MaxValue, 1<<20))
+	if o.MaxBodies == 0 {
+		o.MaxBodies = 256 << 20
+	}
+	if o.MaxBodies < least || o.MaxBodies > 64<<30 {
+		return &fencing.InvalidError{What: "MaxBodies", Allowed: "1 MiB to 64 GiB, and no less than MaxBody and MaxValue"}
+	}
+	for _, origin := range o.Origins {
+		if err := validateOrigin(origin); err != nil {
+			return err
+		}
+	}
+	o.Origins = slices.Clone(o.Origins)
 	return nil
 }

@@ -86,7 +86,7 @@ func (g *Gateway) listRecords(c echo.Context) error {
 // putRecord is PUT /v1/resources/{r}/records/{key}; the body is the value.
 func (g *Gateway) putRecord(c echo.Context) error {
 	return g.change(c, func(name, key string) (storage.Op, error) {
-		value, err := body(c, g.o.MaxValue)
+		value, err := g.body(c, g.o.MaxValue)
 		return storage.Put(name, key, value), err
 	})
 }
@@ -171,5 +171,5 @@ func preconditions(c echo.Context, name, key string) ([]storage.Op, error) {
 }
 
 func setETag(c echo.Context, version int64) {
-	c.Response().Header().Set("ETag", `"`+strconv.FormatInt(version, 10)+`"`)
+	c.Response().Header().Set("Etag", `"`+strconv.FormatInt(version, 10)+`"`) // as net/http spells it, which saves it a copy
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,12 +47,19 @@ func (g *Gateway) fail(err error, c echo.Context) {
 		err = fromEcho(e)
 	}
 	p := wire.FromError(err)
-	if p.Status >= http.StatusInternalServerError {
+	if p.Status >= http.StatusInternalServerError && !shed(p.Slug()) {
 		if p.Instance == "" {
 			p.Instance = newInstance()
 		}
-		g.o.Logger.Error(p.Title, append(g.about(c), "status", p.Status, "outcome", p.Outcome,
+		level, ctx := slog.LevelError, c.Request().Context()
+		if hungUp(ctx) {
+			level = slog.LevelInfo // most likely it failed for that, and nobody is there to see it
+		}
+		g.o.Logger.Log(ctx, level, p.Title, append(g.about(c), "status", p.Status, "outcome", p.Outcome,
 			"instance", p.Instance, "error", redactErr(err))...)
+	}
+	if x, ok := c.(*exchange); ok {
+		x.problem = p.Slug()
 	}
 	if p.Highest != nil {
 		mark(c, int64(*p.Highest))
@@ -63,6 +71,12 @@ func (g *Gateway) fail(err error, c echo.Context) {
 		c.Response().Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
 	_ = write(c, p.Status, wire.TypeProblem, p)
+}
+
+// shed reports whether a problem is the gateway's way to bear its load. It is no fault, and there are
+// many of it at a time when nothing should cost more than it must: the request's line tells of it.
+func shed(slug string) bool {
+	return slug == wire.SlugOverloaded || slug == wire.SlugDraining || slug == wire.SlugTooManyWaiters
 }
 
 // fromEcho translates the router's errors.
@@ -79,7 +93,7 @@ func fromEcho(e *echo.HTTPError) error {
 // about is what a log line says of a request: the route, and the resource once its name is
 // known to be one.
 func (g *Gateway) about(c echo.Context) []any {
-	out := []any{"method", c.Request().Method, "route", c.Path()}
+	out := []any{"id", c.Response().Header().Get(wire.HeaderRequest), "method", method(c.Request().Method), "route", c.Path()}
 	if name, err := resource(c); err == nil {
 		out = append(out, "resource", wire.Redact(name))
 	}

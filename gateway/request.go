@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -54,6 +52,9 @@ func param(c echo.Context, name string) (string, error) {
 // query returns the query's parameters. A parameter that the route does not know, or that
 // comes twice, is refused: a misspelt one must not be taken for its default.
 func query(c echo.Context, known ...string) (url.Values, error) {
+	if c.Request().URL.RawQuery == "" {
+		return nil, nil
+	}
 	q, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
 		return nil, wire.Malformed("the query is not readable")
@@ -114,6 +115,15 @@ func mustToken(c echo.Context, resource string) (fencing.Token, error) {
 	return t, err
 }
 
+// beyond lengthens the server's time limits for a request that has been read and waits: WriteTimeout
+// counts from the request's head and would cut the wait, ReadTimeout would be taken for a client
+// that hangs up. net/http sets both anew after the reply.
+func beyond(c echo.Context, until time.Time) {
+	rc := http.NewResponseController(c.Response().Writer)
+	_ = rc.SetWriteDeadline(until)
+	_ = rc.SetReadDeadline(time.Time{})
+}
+
 // ttl returns a request's TTL, or its default.
 func ttl(d *wire.Duration) (time.Duration, error) {
 	if d == nil {
@@ -129,25 +139,9 @@ func (g *Gateway) message(c echo.Context, v any) error {
 	if err != nil || kind != wire.TypeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return wire.NewError(wire.SlugUnsupportedMedia, "want Content-Type: application/json")
 	}
-	data, err := body(c, g.o.MaxBody)
+	data, err := g.body(c, g.o.MaxBody)
 	if err != nil {
 		return err
 	}
 	return wire.Decode(data, v)
-}
-
-// body reads the raw body.
-func body(c echo.Context, limit int) ([]byte, error) {
-	r := c.Request()
-	if enc := r.Header.Values("Content-Encoding"); len(enc) > 0 {
-		return nil, wire.NewError(wire.SlugUnsupportedMedia, "a Content-Encoding is not supported")
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, int64(limit)))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, wire.TooLarge(fmt.Sprintf("at most %d bytes", limit))
-	}
-	if err != nil {
-		return nil, wire.Malformed("the body ended early")
-	}
-	return data, nil
 }

@@ -40,12 +40,12 @@ func (i *Issuer) Grant(ctx context.Context, r locking.Request) (locking.Granted,
 	for {
 		wait := g.wait()
 		sent := time.Now()
-		granted, err := i.ask(ctx, g.r, wait)
+		granted, a, err := i.ask(ctx, g.r, wait)
 		if err == nil {
 			granted.Waited += sent.Sub(g.first)
 			return granted, nil
 		}
-		if again, err := g.after(ctx, err, wait-time.Since(sent)); !again {
+		if again, err := g.after(ctx, a, err, wait-time.Since(sent)); !again {
 			return locking.Granted{}, err
 		}
 	}
@@ -62,11 +62,13 @@ func (g *granting) wait() time.Duration {
 
 // after decides what follows an attempt that was not granted; early is by how much it was
 // answered before its wait was over.
-func (g *granting) after(ctx context.Context, err error, early time.Duration) (again bool, _ error) {
+func (g *granting) after(ctx context.Context, a answer, err error, early time.Duration) (again bool, _ error) {
 	_, held := errors.AsType[*locking.HeldError](err)
 	switch {
 	case held:
 		g.left = false // another has the lock, so this grant has not
+		// A wait may outlast any number of restarts, as long as it gets on in between.
+		g.tries, g.pause = g.i.c.o.Retries, firstPause
 		if g.r.Wait >= 0 && time.Since(g.first) >= g.r.Wait {
 			return false, err
 		}
@@ -89,9 +91,8 @@ func (g *granting) after(ctx context.Context, err error, early time.Duration) (a
 	}
 	g.wrong = err
 	g.left = g.left || fencing.OutcomeOf(err) == fencing.Unknown
-	if g.tries > 0 && sleep(ctx, g.pause) {
+	if g.tries > 0 && g.i.c.rest(ctx, a, &g.pause) {
 		g.tries--
-		g.pause = min(2*g.pause, lastPause)
 		return true, nil
 	}
 	if !g.left {
@@ -104,23 +105,23 @@ func (g *granting) after(ctx context.Context, err error, early time.Duration) (a
 }
 
 // ask sends one lock request.
-func (i *Issuer) ask(ctx context.Context, r locking.Request, wait time.Duration) (locking.Granted, error) {
+func (i *Issuer) ask(ctx context.Context, r locking.Request, wait time.Duration) (locking.Granted, answer, error) {
 	body := wire.LockRequest{TTL: wire.Span(r.TTL), Label: r.Label, Grant: r.Grant}
 	if wait > 0 {
 		body.Wait = wire.Span(wait)
 	}
 	var m wire.LockReply
 	sent := time.Now()
-	_, err := i.c.once(ctx, call{
+	a, err := i.c.attempt(ctx, call{
 		method: http.MethodPost, path: lockPath(r.Resource), want: http.StatusCreated,
 		body: body, into: &m, wait: wait,
 	})
 	if err != nil {
-		return locking.Granted{}, err
+		return locking.Granted{}, a, err
 	}
 	t, err := fencing.ParseToken(r.Resource, m.Token)
 	if err != nil || t.Grant != r.Grant || t.Number != int64(m.Number) || m.ExpiresIn <= 0 || m.Waited < 0 {
-		return locking.Granted{}, fencing.AsUnknown(errors.New("the reply to a lock request does not fit it"))
+		return locking.Granted{}, a, fencing.AsUnknown(errors.New("the reply to a lock request does not fit it"))
 	}
 	return locking.Granted{
 		Token:     t,
@@ -128,7 +129,7 @@ func (i *Issuer) ask(ctx context.Context, r locking.Request, wait time.Duration)
 		// Nobody waited longer than the request took: a gateway whose clock jumped must
 		// not make a lease last longer.
 		Waited: min(time.Duration(m.Waited), time.Since(sent)),
-	}, nil
+	}, a, nil
 }
 
 // free frees what the grant may have left, and reports whether surely nothing is left.
@@ -138,7 +139,7 @@ func (i *Issuer) free(ctx context.Context, r locking.Request) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.c.o.Cleanup)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		granted, err := i.ask(ctx, r, 0)
+		granted, a, err := i.ask(ctx, r, 0)
 		switch fencing.OutcomeOf(err) {
 		case fencing.Applied:
 			_, err := i.Release(ctx, granted.Token)
@@ -146,7 +147,7 @@ func (i *Issuer) free(ctx context.Context, r locking.Request) bool {
 		case fencing.Refused:
 			return true // held by another, or ended
 		}
-		if !sleep(ctx, pause) {
+		if ctx.Err() != nil || !i.c.fleet.another(a.at) && !sleep(ctx, pause) {
 			return false
 		}
 	}

@@ -52,7 +52,7 @@ func (i *Issuer) Renew(ctx context.Context, ttl time.Duration, held []fencing.To
 func (i *Issuer) renew(ctx context.Context, ttl time.Duration, held []fencing.Token, verdicts []error) {
 	var m wire.RenewAllReply
 	_, err := i.c.exact(ctx, call{
-		method: http.MethodPost, path: "/v1/locks/renew", want: http.StatusOK, into: &m,
+		method: http.MethodPost, path: "/v1/locks/renew", want: http.StatusOK, into: &m, urgent: true,
 		body: wire.RenewAllRequest{TTL: wire.Span(ttl), Tokens: wire.FromTokens(held)},
 	})
 	if err == nil && len(m.Results) != len(held) {
@@ -99,7 +99,7 @@ func (i *Issuer) Release(ctx context.Context, t fencing.Token) (freed bool, err 
 	return m.Released, withToken(err, t)
 }
 
-// Evict implements [locking.Issuer]. It is sent once.
+// Evict implements [locking.Issuer]. It is carried out at most once, like a commit without a key.
 func (i *Issuer) Evict(ctx context.Context, resource string, number int64, reason string) error {
 	if err := (fencing.Token{Resource: resource, Number: number}).Validate(); err != nil {
 		return err

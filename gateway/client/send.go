@@ -17,7 +17,6 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway/wire"
-	"github.com/fencegate/fencegate/storage"
 )
 
 // call is one request.
@@ -32,27 +31,29 @@ type call struct {
 	raw         []byte        // in place of body, for a record
 	wait        time.Duration // how long the gateway may take beyond Options.Timeout
 	read        bool          // it has no effect: a lost reply is failed, not unknown
+	exact       bool          // to repeat it after an unknown outcome changes nothing
+	urgent      bool          // a replica that hangs must leave time for another; only where it is exact
 	want        int           // the status of success
 	into        any           // the message to read on success; nil for none
 }
 
 // answer is what came back.
 type answer struct {
+	at      int  // which replica was asked
+	status  int  // 0: no reply, or half of one
+	closes  bool // the connection is closed after it
 	header  http.Header
 	body    []byte
 	problem *wire.Problem // where the gateway said no
 }
 
-// once sends a request once. The error carries its outcome.
-func (c *Client) once(ctx context.Context, k call) (answer, error) {
-	if ctx.Err() != nil {
-		return answer{}, ended(ctx)
-	}
+// exchange sends a request to a replica and reads the reply.
+func (c *Client) exchange(ctx context.Context, at int, k call) (answer, error) {
 	outer := ctx
-	ctx, cancel := context.WithTimeout(ctx, k.wait+c.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, k.wait+c.patience(ctx, k))
 	defer cancel()
 	sent := &sending{}
-	req, err := c.request(httptrace.WithClientTrace(ctx, sent.trace()), k)
+	req, err := c.request(httptrace.WithClientTrace(ctx, sent.trace()), c.fleet.bases[at], k)
 	if err != nil {
 		return answer{}, fencing.AsFailed(err)
 	}
@@ -71,7 +72,7 @@ func (c *Client) once(ctx context.Context, k call) (answer, error) {
 	if err != nil {
 		return answer{}, lost(fmt.Errorf("%s %s: reading the reply: %w", k.method, k.path, err), k.read)
 	}
-	a := answer{header: resp.Header, body: body}
+	a := answer{status: resp.StatusCode, closes: resp.Close, header: resp.Header, body: body}
 	if resp.StatusCode != k.want {
 		if a.problem = problem(resp, body); a.problem == nil {
 			return a, lost(fmt.Errorf("%s %s: HTTP status %d, and not from a gateway", k.method, k.path, resp.StatusCode), k.read)
@@ -90,8 +91,17 @@ func (c *Client) once(ctx context.Context, k call) (answer, error) {
 	return a, nil
 }
 
-func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
-	target := c.base + k.path
+// patience is how long one attempt may take apart from its waiting.
+func (c *Client) patience(ctx context.Context, k call) time.Duration {
+	d := c.o.Timeout
+	if end, bounded := ctx.Deadline(); bounded && k.urgent && len(c.fleet.bases) > 1 {
+		d = min(d, time.Until(end)/2)
+	}
+	return d
+}
+
+func (c *Client) request(ctx context.Context, base string, k call) (*http.Request, error) {
+	target := base + k.path
 	if len(k.query) > 0 {
 		target += "?" + k.query.Encode()
 	}
@@ -113,6 +123,9 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
+	}
+	if c.auth != nil {
+		req.Header.Set("Authorization", *c.auth)
 	}
 	if k.token != nil {
 		req.Header.Set(wire.HeaderToken, k.token.Text())
@@ -171,53 +184,4 @@ func problem(resp *http.Response, body []byte) *wire.Problem {
 		return nil
 	}
 	return &p
-}
-
-// exact sends a request that may be repeated until it is answered: nil or a refusal. Where no
-// attempt was answered, one that is unknown speaks for all.
-func (c *Client) exact(ctx context.Context, k call) (answer, error) {
-	var unknown error
-	for n, pause := 0, firstPause; ; n, pause = n+1, min(2*pause, lastPause) {
-		a, err := c.once(ctx, k)
-		o := fencing.OutcomeOf(err)
-		// Where a release has freed the lock and failed beside it, a repeat would only say
-		// that the lock was free already.
-		freed := a.problem != nil && a.problem.Released != nil
-		if o == fencing.Applied || o == fencing.Refused || freed || n == c.o.Retries || !sleep(ctx, pause) {
-			if unknown != nil && (o == fencing.Failed && !freed || o == fencing.Refused && k.idempotency != "" && !judged(err)) {
-				err = unknown
-			}
-			return a, err
-		}
-		if o == fencing.Unknown {
-			unknown = err
-		}
-	}
-}
-
-// judged reports whether a refusal of a commit comes from behind the look-up of its key. One that
-// comes from the door says nothing of an attempt before it.
-func judged(err error) bool {
-	if _, data := errors.AsType[*storage.RefusedError](err); data {
-		return true
-	}
-	stale, ok := errors.AsType[*fencing.StaleError](err)
-	return ok && stale.Reason != fencing.GrantRequired
-}
-
-const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = time.Second
-)
-
-// sleep reports whether ctx lasted for d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

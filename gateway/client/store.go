@@ -24,30 +24,20 @@ func recordsPath(resource string) string { return "/v1/resources/" + resource + 
 func fencePath(resource string) string { return "/v1/resources/" + resource + "/fence" }
 
 // Commit is [storage.Store.Commit]. With a key it may be sent several times, until it is
-// answered. Without one it is sent once: after an unknown outcome, whoever knows what the commit
-// means must look before it is sent again.
+// answered. Without one it is carried out at most once, and repeated only after attempts that surely
+// did nothing: after an unknown outcome, whoever knows what the commit means must look before it is
+// sent again.
 func (s *Store) Commit(ctx context.Context, c storage.Commit) (storage.Result, error) {
-	body := wire.Commit{Tokens: wire.FromTokens(c.Tokens), Ops: make([]wire.Op, len(c.Ops))}
-	// Names and kinds are checked here too: JSON would bend what is not UTF-8.
 	for _, t := range c.Tokens {
 		if err := t.Validate(); err != nil {
 			return storage.Result{}, err
 		}
 	}
-	if c.Key != "" {
-		if err := fencing.ValidateKey(c.Key); err != nil {
-			return storage.Result{}, fmt.Errorf("idempotency key: %w", err)
-		}
+	body, err := commitBody(c)
+	if err != nil {
+		return storage.Result{}, err
 	}
-	for i, op := range c.Ops {
-		if err := validateID(op.Resource, op.Key); err != nil {
-			return storage.Result{}, err
-		}
-		body.Ops[i] = wire.FromOp(op)
-		if _, err := body.Ops[i].Op(); err != nil {
-			return storage.Result{}, err
-		}
-	}
+	body.Tokens = wire.FromTokens(c.Tokens)
 	var m wire.CommitReply
 	send := s.c.once
 	if c.Key != "" {
@@ -59,12 +49,37 @@ func (s *Store) Commit(ctx context.Context, c storage.Commit) (storage.Result, e
 	if err != nil {
 		return storage.Result{}, withToken(err, c.Tokens...)
 	}
+	return commitResult(c, a, m)
+}
+
+// commitBody is a commit without its tokens. Names and kinds are checked here too: JSON would bend
+// what is not UTF-8.
+func commitBody(c storage.Commit) (wire.Commit, error) {
+	body := wire.Commit{Ops: make([]wire.Op, len(c.Ops))}
+	if c.Key != "" {
+		if err := fencing.ValidateKey(c.Key); err != nil {
+			return body, fmt.Errorf("idempotency key: %w", err)
+		}
+	}
+	for i, op := range c.Ops {
+		if err := validateID(op.Resource, op.Key); err != nil {
+			return body, err
+		}
+		body.Ops[i] = wire.FromOp(op)
+		if _, err := body.Ops[i].Op(); err != nil {
+			return body, err
+		}
+	}
+	return body, nil
+}
+
+func commitResult(c storage.Commit, a answer, m wire.CommitReply) (storage.Result, error) {
 	res, err := m.Result(len(c.Ops))
 	res.Replayed = a.header.Get(wire.HeaderReplayed) == "true"
 	return res, fencing.AsUnknown(err)
 }
 
-// Put is [storage.Store.Put]. It is sent once, like a Commit.
+// Put is [storage.Store.Put]. It is carried out at most once, like a Commit without a key.
 func (s *Store) Put(ctx context.Context, t fencing.Token, key string, value []byte) (version int64, err error) {
 	if err := errors.Join(t.Validate(), fencing.ValidateKey(key)); err != nil {
 		return 0, err
@@ -172,7 +187,7 @@ func (s *Store) Mark(ctx context.Context, resource string) (fencing.Mark, error)
 }
 
 // Raise is [storage.Store.Raise], for the tokens of outside lock services. A gateway with
-// a strict store refuses it. It is sent once.
+// a strict store refuses it. It is carried out at most once.
 func (s *Store) Raise(ctx context.Context, t fencing.Token) error {
 	if err := t.Validate(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
+	"github.com/fencegate/fencegate/gateway/apikey"
 	"github.com/fencegate/fencegate/gateway/client"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
@@ -28,6 +30,79 @@ type rig struct {
 	url    string
 	issuer *locking.LocalIssuer
 	store  *storage.Store
+}
+
+// replicas returns n gateways over one lock store and one store, which know one API key. Their
+// issuers are their own.
+func replicas(tb testing.TB, n int, mode fencing.Mode, wrap func(i int, h http.Handler) http.Handler) *fleet {
+	tb.Helper()
+	store, err := storage.New(memstore.New(nil), &storage.Options{Mode: mode})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := &fleet{store: store}
+	locks := memlock.New()
+	for i := range n {
+		feed, err := gateway.NewFeed(16)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		issuer, err := locking.NewIssuer(locks, []fencing.Fence{store}, &locking.IssuerOptions{Poll: 5 * time.Millisecond, OnEvent: feed.Add})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		g, err := gateway.New(gateway.Options{Issuer: issuer, Store: store, Timeout: time.Minute, Keys: ring{}, Feed: feed})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		h := http.Handler(g)
+		if wrap != nil {
+			h = wrap(i, h)
+		}
+		srv := httptest.NewServer(h)
+		tb.Cleanup(srv.Close)
+		f.issuer, f.gateways, f.urls = issuer, append(f.gateways, g), append(f.urls, srv.URL)
+	}
+	return f
+}
+
+type fleet struct {
+	gateways []*gateway.Gateway
+	urls     []string
+	issuer   *locking.LocalIssuer // of the last one
+	store    *storage.Store
+}
+
+// client returns one that begins with the first of the urls.
+func (f *fleet) client(tb testing.TB, o client.Options, urls ...string) *client.Client {
+	tb.Helper()
+	o.APIKey, o.Others = apiKey, urls[1:]
+	c, err := client.New(urls[0], &o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Close)
+	return c
+}
+
+const apiKey = "fg_CANARY.0123456789abcdef"
+
+// ring knows one key.
+type ring struct{}
+
+func (ring) Find(text string) (apikey.Key, bool) {
+	return apikey.Key{ID: "tester", Scopes: apikey.All}, text == apiKey
+}
+
+// dead returns the address of nobody.
+func dead(tb testing.TB) string {
+	tb.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_ = ln.Close()
+	return "http://" + ln.Addr().String()
 }
 
 // setup is what a rig is made of; the zero value is the plain one.
@@ -60,9 +135,9 @@ func newRig(tb testing.TB, s setup) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var h http.Handler = g
+	h := checked(tb, g)
 	if s.wrap != nil {
-		h = s.wrap(g)
+		h = s.wrap(h)
 	}
 	srv := httptest.NewServer(h)
 	tb.Cleanup(srv.Close)
@@ -90,9 +165,33 @@ func TestStoreSuite(t *testing.T) {
 	storagetest.Run(t, storeHarness())
 }
 
+// TestStoreSuiteOfAFleet: the first base URL is dead, the others are replicas that want a key.
+func TestStoreSuiteOfAFleet(t *testing.T) {
+	t.Parallel()
+	h := storeHarness()
+	h.Checks = 3
+	h.New = func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
+		f := replicas(tb, 2, mode, nil)
+		c := f.client(tb, client.Options{Timeout: time.Minute}, dead(tb), f.urls[0], f.urls[1])
+		return storagetest.Subject{Store: c.Store(), Fence: f.store}
+	}
+	storagetest.Run(t, h)
+}
+
 func TestStoreDifferential(t *testing.T) {
 	t.Parallel()
 	storagetest.Differential(t, storeHarness())
+}
+
+func TestIssuerSuiteOfAFleet(t *testing.T) {
+	t.Parallel()
+	lockingtest.RunIssuer(t, lockingtest.IssuerHarness{
+		New: func(tb testing.TB) (locking.Issuer, []fencing.Fence) {
+			f := replicas(tb, 2, fencing.Strict, nil)
+			return f.client(tb, client.Options{}, dead(tb), f.urls[0], f.urls[1]).Issuer(), []fencing.Fence{f.store}
+		},
+		Unique: testenv.Unique,
+	})
 }
 
 func TestIssuerSuite(t *testing.T) {

@@ -180,12 +180,37 @@ type CommitLock struct {
 type Event struct {
 	Time     time.Time         `json:"time"`
 	Kind     fencing.EventKind `json:"kind"`
+	Attempt  fencing.EventKind `json:"attempt,omitempty"` // what was refused, failed, or is unknown
 	Resource string            `json:"resource,omitempty"`
 	Number   Int               `json:"number"`
 	Highest  *Int              `json:"highest,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Label    string            `json:"label,omitempty"`
 	Elapsed  *Duration         `json:"elapsed,omitempty"`
+}
+
+// KindGap is the SSE event type of a [Gap].
+const KindGap = "gap"
+
+// Gap stands in the stream of GET /v1/events for events that were missed: the gateway remembers
+// only the last ones, and each gateway, and each run of it, has its own.
+type Gap struct {
+	Missed *Int `json:"missed,omitempty"` // how many, of all kinds and resources, where it is known
+}
+
+// Ready answers GET /readyz?verbose.
+type Ready struct {
+	Status string  `json:"status"` // ok, unready or draining
+	Checks []Check `json:"checks"`
+}
+
+// Check is what was found of one thing that the gateway needs.
+type Check struct {
+	Name     string   `json:"name"`
+	OK       bool     `json:"ok"`
+	Error    string   `json:"error,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Details  []string `json:"details,omitempty"`
 }
 
 // Op is one operation. Which members it has hangs on its kind: put has value; add has

@@ -26,7 +26,7 @@ type Problem struct {
 	Highest   *Int      `json:"highest,omitempty"`   // the number of the store's mark
 	Reason    string    `json:"reason,omitempty"`    // why a token was refused
 	Label     string    `json:"label,omitempty"`     // the holder's
-	Remaining *Duration `json:"remaining,omitempty"` // of the holder's hold
+	Remaining *Duration `json:"remaining,omitempty"` // of the holder's hold; until a request is within the rate
 	Op        *int      `json:"op,omitempty"`        // the index of the operation
 	Key       string    `json:"key,omitempty"`
 	Have      *Int      `json:"have,omitempty"` // the version or the counter as it is
@@ -44,12 +44,12 @@ func (p Problem) Slug() string { return p.Type[strings.LastIndexByte(p.Type, '/'
 // where the problem says nothing of it.
 func (p Problem) RetryAfter() int {
 	switch p.Slug() {
-	case SlugHeld:
+	case SlugHeld, SlugRateLimited:
 		if p.Remaining != nil {
 			return max(1, int((time.Duration(*p.Remaining)+time.Second-1)/time.Second))
 		}
 		return 1
-	case SlugFailed, SlugTooManyWaiters, SlugOverloaded, SlugDraining, SlugRateLimited:
+	case SlugFailed, SlugTooManyWaiters, SlugOverloaded, SlugDraining:
 		return 1
 	}
 	return 0
@@ -128,8 +128,12 @@ func (e *Error) Outcome() fencing.Outcome {
 	return fencing.Unknown
 }
 
-// Is matches fencing.ErrFailed and fencing.ErrUnknown by the outcome.
+// Is matches fencing.ErrFailed and fencing.ErrUnknown by the outcome, and another *Error by the
+// problem's type.
 func (e *Error) Is(target error) bool {
+	if t, ok := target.(*Error); ok {
+		return t.Problem.Slug() == e.Problem.Slug()
+	}
 	switch e.Outcome() {
 	case fencing.Failed:
 		return target == fencing.ErrFailed

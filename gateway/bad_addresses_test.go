@@ -1,0 +1,108 @@
+package gateway_test
+
+import "strings"
+
+// badAddresses are paths, methods, names in paths, and queries.
+func badAddresses(s scene) []bad {
+	const in = "/v1/resources/"
+	list := []bad{
+		{"the root", 404, "not-found", "GET", "/", "", nil, ""},
+		{"half an address", 404, "not-found", "GET", "/v1", "", nil, ""},
+		{"another version of the API", 404, "not-found", "GET", "/v2/resources/coupon:42/lock", "", nil, ""},
+		{"a slash too many at the end", 404, "not-found", "GET", lockPath + "/", "", nil, ""},
+		{"a path that goes on", 404, "not-found", "POST", lockPath + "/evict/now", `{}`, nil, ""},
+		{"a resource alone", 404, "not-found", "GET", "/v1/resources/coupon:42", "", nil, ""},
+		{"a slash in a resource", 404, "not-found", "GET", in + "a/b/lock", "", nil, ""},
+		{"no key of a record", 404, "not-found", "GET", records + "/", "", nil, ""},
+		{"upper case", 404, "not-found", "GET", "/V1/locks", "", nil, ""},
+		{"a file", 404, "not-found", "GET", "/etc/passwd", "", nil, ""},
+		{"an escaped slash between segments", 404, "not-found", "GET", "/v1%2Flocks", "", nil, ""},
+		{"a problem that there is not", 404, "not-found", "GET", "/problems/none", "", nil, ""},
+		{"a problem by a path", 404, "not-found", "GET", "/problems/..%2Fkeys", "", nil, ""},
+		{"metrics of a gateway without", 404, "not-found", "GET", "/metrics", "", nil, ""},
+
+		{"PUT of a lock", 405, "method-not-allowed", "PUT", lockPath, `{}`, nil, ""},
+		{"POST of a record", 405, "method-not-allowed", "POST", stock, "x", []string{tokenName, s.token}, ""},
+		{"PATCH of a record", 405, "method-not-allowed", "PATCH", stock, "x", []string{tokenName, s.token}, ""},
+		{"DELETE of all records", 405, "method-not-allowed", "DELETE", records, "", []string{tokenName, s.token}, ""},
+		{"DELETE of a fence", 405, "method-not-allowed", "DELETE", fencePath, "", []string{tokenName, s.token}, ""},
+		{"GET of commits", 405, "method-not-allowed", "GET", commits, "", nil, ""},
+		{"GET of an eviction", 405, "method-not-allowed", "GET", lockPath + "/evict", "", nil, ""},
+		{"POST of a probe", 405, "method-not-allowed", "POST", "/livez", "", nil, ""},
+		{"TRACE", 405, "method-not-allowed", "TRACE", lockPath, "", nil, ""},
+		{"an invented method", 405, "method-not-allowed", "BREW", lockPath, "", nil, ""},
+		{"a method in lower case", 405, "method-not-allowed", "get", lockPath, "", nil, ""},
+		{"a method in a header", 405, "method-not-allowed", "POST", stock, "x", []string{"X-HTTP-Method-Override", "PUT", tokenName, s.token}, ""},
+
+		{"an address that is too long", 414, "uri-too-long", "GET", "/v1/locks?prefix=" + strings.Repeat("x", 5000), "", nil, ""},
+		{"a path that is too long", 414, "uri-too-long", "GET", in + strings.Repeat("x", 5000) + "/lock", "", nil, ""},
+		{"a path of nothing that is too long", 414, "uri-too-long", "GET", "/" + strings.Repeat("x", 5000), "", nil, ""},
+
+		{"an unknown query parameter", 400, "malformed", "GET", stock + "?x=1", "", nil, ""},
+		{"a secret as a query parameter", 400, "malformed", "GET", lockPath + "?" + canarySent + "=1", "", nil, ""},
+		{"a token in the query", 400, "malformed", "GET", stock + "?token=" + s.token, "", nil, ""},
+		{"a key in the query", 400, "malformed", "GET", stock + "?key=" + key(keyAll), "", nil, ""},
+		{"the TTL in the query", 400, "malformed", "POST", freePath + "?ttl=1h", `{}`, nil, ""},
+		{"the version in the query", 400, "malformed", "PUT", stock + "?version=1", "1", []string{tokenName, s.token}, ""},
+		{"a misspelt limit", 400, "malformed", "GET", "/v1/locks?limt=10", "", nil, ""},
+		{"two limits", 400, "malformed", "GET", "/v1/locks?limit=1&limit=2", "", nil, ""},
+		{"a semicolon in the query", 400, "malformed", "GET", "/v1/locks?limit=1;prefix=a", "", nil, ""},
+		{"a broken escape in the query", 400, "malformed", "GET", "/v1/locks?prefix=%zz", "", nil, ""},
+		{"the key of a record in the query", 400, "malformed", "GET", records + "?key=stock", "", nil, ""},
+		{"limit 0", 422, "invalid", "GET", "/v1/locks?limit=0", "", nil, ""},
+		{"limit 1001", 422, "invalid", "GET", "/v1/locks?limit=1001", "", nil, ""},
+		{"no limit at all", 422, "invalid", "GET", "/v1/locks?limit=", "", nil, ""},
+		{"a limit in floating point", 422, "invalid", "GET", "/v1/locks?limit=1e2", "", nil, ""},
+		{"a limit with a leading zero", 422, "invalid", "GET", "/v1/locks?limit=010", "", nil, ""},
+		{"a limit below zero", 422, "invalid", "GET", records + "?limit=-1", "", nil, ""},
+		{"a slash in a prefix", 422, "invalid", "GET", "/v1/locks?prefix=a%2Fb", "", nil, ""},
+		{"a percent sign in after", 422, "invalid", "GET", "/v1/locks?after=%25", "", nil, ""},
+		{"SQL in a prefix", 422, "invalid", "GET", records + "?prefix=%27%20OR%201%3D1", "", nil, ""},
+		{"a pattern in a prefix", 422, "invalid", "GET", "/v1/locks?prefix=%2A", "", nil, ""},
+
+		{"events of no kind", 422, "invalid", "GET", "/v1/events?kind=granted,none", "", nil, ""},
+		{"events of no resource", 422, "invalid", "GET", "/v1/events?resource=a%2Fb", "", nil, ""},
+		{"events by something unknown", 400, "malformed", "GET", "/v1/events?since=1", "", nil, ""},
+		{"two last events", 400, "malformed", "GET", "/v1/events", "", []string{"Last-Event-ID", "1", "Last-Event-ID", "2"}, ""},
+	}
+	// What a name in a path must not be, as a resource and as the key of a record.
+	for _, name := range []struct{ what, text string }{
+		{"escaped twice", "coupon%253A42"},
+		{"with an escaped slash", "coupon%2F42"},
+		{"with an escaped backslash", "coupon%5C42"},
+		{"that climbs", "..%2F..%2Fetc%2Fpasswd"},
+		{"of escaped dots", "%2E%2E"},
+		{"of three dots", "..."},
+		{"with a space", "a%20b"},
+		{"with a plus sign for a space", "a+b"},
+		{"that is NUL", "%00"},
+		{"with NUL at the end", "coupon:42%00"},
+		{"with a line break", "a%0D%0ASet-Cookie:%20a=b"},
+		{"with SQL", "a%27%3B%20DROP%20TABLE%20marks%3B%20--"},
+		{"with a quote", "a%22b"},
+		{"with braces", "%7Ba%7D"},
+		{"with a hash tag of Redis", "%7Bcoupon:42%7D"},
+		{"with a semicolon", "a;b"},
+		{"with an equals sign", "a=b"},
+		{"with an ampersand", "a&b"},
+		{"with a question mark", "a%3Fb"},
+		{"with a number sign", "a%23b"},
+		{"with a percent sign", "a%25"},
+		{"with an accent", "%C3%A9"},
+		{"of look-alikes: Cyrillic", "c%D0%BEupon:42"},
+		{"of look-alikes: full width", "%EF%BD%83oupon:42"},
+		{"with a colon from elsewhere", "coupon%EA%9E%8942"},
+		{"with an invisible character", "coupon:42%E2%80%8B"},
+		{"with a byte that is no UTF-8", "coupon:42%FF"},
+		{"that begins with a colon", "%3A42"},
+		{"that begins with a hyphen", "-rf"},
+		{"that is one character too long", strings.Repeat("x", 201)},
+		{"that is far too long", strings.Repeat("x", 2000)},
+	} {
+		list = append(list,
+			bad{"a resource " + name.what, 422, "invalid", "POST", in + name.text + "/lock", `{}`, nil, ""},
+			bad{"a key " + name.what, 422, "invalid", "PUT", records + "/" + name.text, "y", []string{tokenName, s.token}, ""})
+	}
+	return append(list,
+		bad{"a resource that is empty", 422, "invalid", "GET", in + "/lock", "", nil, ""})
+}
