@@ -19,11 +19,11 @@ import (
 )
 
 type demoCmd struct {
-	Mode string `enum:"none,lock,fence,gap,all" default:"all" help:"Which telling: ${enum}; gap is two of them."`
+	Mode string `enum:"none,lock,fence,gap,all" default:"all" env:"FENCEGATE_DEMO_MODE" help:"Which telling: ${enum}; gap is two of them."`
 	backendFlags
-	TTL    time.Duration `default:"1s" help:"The clients' lease time, 200ms to 1m; A is stopped for longer."`
-	Pause  string        `enum:"signal,simulated" default:"${pause}" help:"How A is stopped: ${enum}; signal is SIGSTOP."`
-	Listen string        `default:"127.0.0.1:0" help:"The address of the demo's gateway; port 0 picks a free one."`
+	TTL    time.Duration `default:"1s" env:"FENCEGATE_DEMO_TTL" help:"The clients' lease time, 200ms to 1m; A is stopped for longer."`
+	Pause  string        `enum:"signal,simulated" default:"${pause}" env:"FENCEGATE_DEMO_PAUSE" help:"How A is stopped: ${enum}; signal is SIGSTOP."`
+	Listen string        `default:"127.0.0.1:0" env:"FENCEGATE_DEMO_LISTEN" help:"The address of the demo's gateway; port 0 picks a free one."`
 	outputFlag
 }
 

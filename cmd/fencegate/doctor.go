@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/internal/sqlitefile"
@@ -20,20 +21,33 @@ import (
 var standbysSQL string
 
 type doctorCmd struct {
+	gatewayFlags
 	backendFlags
 	outputFlag
 }
 
 // Help implements kong.HelpProvider.
 func (doctorCmd) Help() string {
-	return "It looks at the lock and the store as they are set up now, and says what may cost acknowledged writes, locks or numbers. " +
+	return "It looks at the lock and the store as they are set up now, or asks a gateway about its own (--url), and says what may cost acknowledged writes, locks or numbers. " +
 		"It changes nothing. A problem breaks a promise and must be mended; a warning is a choice that has a price, which docs/operations.md explains. " +
 		"The exit status is 0 without problems, warnings or not, 69 if something does not answer, else 1."
 }
 
 // Run implements the command.
-func (c *doctorCmd) Run(ctx context.Context, std stdio) error {
-	rep := checkup{Parts: []part{c.lockPart(ctx), c.storePart(ctx)}}
+func (c *doctorCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
+	byURL, err := c.byURL(k)
+	if err != nil {
+		return err
+	}
+	var rep checkup
+	if byURL {
+		rep.Parts, err = c.gatewayParts(ctx)
+	} else {
+		rep.Parts, err = c.serverParts(ctx)
+	}
+	if err != nil {
+		return err
+	}
 	for _, p := range rep.Parts {
 		if _, ok := errors.AsType[usageError](p.err); ok {
 			return p.err
@@ -53,6 +67,17 @@ func (c *doctorCmd) Run(ctx context.Context, std stdio) error {
 	return rep.err()
 }
 
+// serverParts looks at the lock and the store themselves.
+func (c *doctorCmd) serverParts(ctx context.Context) (_ []part, err error) {
+	if c.backendFlags, err = c.settled(); err != nil {
+		return nil, err
+	}
+	if c.SqlitePath == "" {
+		c.SqlitePath = sqliteDefault
+	}
+	return []part{c.lockPart(ctx), c.storePart(ctx)}, nil
+}
+
 // checkup is what was found, of one part each.
 type checkup struct {
 	OK    bool   `json:"ok"`
@@ -61,8 +86,9 @@ type checkup struct {
 
 // part is what was found of the lock or of the store.
 type part struct {
-	Part     string   `json:"part"` // lock or store
-	Kind     string   `json:"kind"` // redis, postgres, ...
+	Gateway  string   `json:"gateway,omitempty"` // whose it is, by its URL
+	Part     string   `json:"part"`              // lock or store; gateway, of one that does not answer
+	Kind     string   `json:"kind"`              // redis, postgres, ...
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
 	Checked  []string `json:"checked"` // what was looked at
@@ -83,40 +109,43 @@ type checker interface {
 }
 
 // examine asks an open backend how it may lose what it acknowledged, and adds it to what is
-// known of the part.
-func (p *part) examine(ctx context.Context, backend any) {
+// known of the part. The error says that it could not be asked.
+func (p *part) examine(ctx context.Context, backend any) error {
 	c, ok := backend.(checker)
 	if !ok {
-		return
+		return nil
 	}
 	list, err := c.Warnings(ctx)
 	for _, w := range list {
 		p.add(w)
 	}
-	if err != nil {
-		p.fail(opening(err))
-		return
+	if err == nil {
+		p.Checked = append(p.Checked, "durability")
 	}
-	p.Checked = append(p.Checked, "durability")
+	return err
 }
 
 // add files a sentence under problems or warnings.
 func (p *part) add(sentence string) {
 	for _, begin := range breaking {
 		if strings.HasPrefix(sentence, begin) {
-			p.Problems = append(p.Problems, ended(sentence))
+			p.Problems = append(p.Problems, fullStop(sentence))
 			return
 		}
 	}
-	p.Warnings = append(p.Warnings, ended(sentence))
+	p.Warnings = append(p.Warnings, fullStop(sentence))
 }
 
+// fail files an error under problems; nil is none.
 func (p *part) fail(err error) {
+	if err == nil {
+		return
+	}
 	p.err = err
-	p.Problems = append(p.Problems, ended(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	p.Problems = append(p.Problems, fullStop(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
-func ended(sentence string) string { return strings.TrimSuffix(sentence, ".") + "." }
+func fullStop(sentence string) string { return strings.TrimSuffix(sentence, ".") + "." }
 
 func newPart(name, kind string) part {
 	return part{Part: name, Kind: kind, Problems: []string{}, Warnings: []string{}, Checked: []string{}}
@@ -127,9 +156,11 @@ func (c *doctorCmd) lockPart(ctx context.Context) part {
 	p := newPart("lock", c.Lock)
 	f := c.backendFlags
 	f.Store = "memory"
-	p.open(ctx, f, func(ctx context.Context, o *opened) { p.examine(ctx, o.lock) })
+	p.open(ctx, f, func(ctx context.Context, o *opened) { p.fail(opening(p.examine(ctx, o.lock))) })
 	return p
 }
+
+const inMemory = "the data is in memory and gone when the process ends"
 
 func (c *doctorCmd) storePart(ctx context.Context) part {
 	p := newPart("store", c.Store)
@@ -137,12 +168,12 @@ func (c *doctorCmd) storePart(ctx context.Context) part {
 	f.Lock = "memory"
 	switch c.Store {
 	case "memory":
-		p.add("the data is in memory and gone when the process ends")
+		p.add(inMemory)
 	case "sqlite":
 		p.sqlite(ctx, c.SqlitePath)
 	default:
 		p.open(ctx, f, func(ctx context.Context, o *opened) {
-			p.examine(ctx, o.store)
+			p.fail(opening(p.examine(ctx, o.store)))
 			if f.Store == "postgres" {
 				p.standbys(ctx, f, o)
 			}
@@ -195,10 +226,6 @@ func (p *part) replication(ctx context.Context, pool *pgxpool.Pool) {
 
 // sqlite looks at a file without taking it from a running process, and without making it.
 func (p *part) sqlite(ctx context.Context, path string) {
-	if path == "" {
-		p.add("no --sqlite-path: the file is a temporary one, removed at the end")
-		return
-	}
 	if _, err := sqlitefile.Resolve(path); err != nil {
 		p.fail(err)
 		return
@@ -256,6 +283,9 @@ func (c checkup) text(w io.Writer) error {
 			state += " (checked: " + strings.Join(p.Checked, ", ") + ")"
 		}
 		text := fmt.Sprintf("%s %s: %s\n", p.Part, p.Kind, state)
+		if p.Gateway != "" {
+			text = p.Gateway + " " + text
+		}
 		for _, s := range p.Problems {
 			text += "  problem: " + s + "\n"
 		}

@@ -78,11 +78,11 @@ func guardError(err error) error {
 
 type guardInstallCmd struct {
 	guardFlags
-	Table  string `required:"" placeholder:"NAME" help:"The table, as SQL writes it: public.coupons."`
-	Column string `required:"" placeholder:"NAME" help:"The column whose text is the end of the resource's name."`
-	Prefix string `placeholder:"TEXT" help:"The beginning of the resource's name: coupon:. Default: none."`
-	Shadow bool   `help:"Refuse nothing: note what would be refused, in the server's log and in the view fencegate.shadow."`
-	Print  bool   `help:"Print the SQL, for a migration tool of your own. Needs no database."`
+	Table  string `required:"" placeholder:"NAME" env:"FENCEGATE_GUARD_TABLE" help:"The table, as SQL writes it: public.coupons."`
+	Column string `required:"" placeholder:"NAME" env:"FENCEGATE_GUARD_COLUMN" help:"The column whose text is the end of the resource's name."`
+	Prefix string `placeholder:"TEXT" env:"FENCEGATE_GUARD_PREFIX" help:"The beginning of the resource's name: coupon:. Default: none."`
+	Shadow bool   `env:"FENCEGATE_GUARD_SHADOW" help:"Refuse nothing: note what would be refused, in the server's log and in the view fencegate.shadow."`
+	Print  bool   `env:"FENCEGATE_GUARD_PRINT" help:"Print the SQL, for a migration tool of your own. Needs no database."`
 }
 
 // Help implements kong.HelpProvider.
@@ -114,7 +114,7 @@ func (c *guardInstallCmd) Run(ctx context.Context, std stdio) error {
 
 type guardRemoveCmd struct {
 	guardFlags
-	Table string `required:"" placeholder:"NAME" help:"The table, as SQL writes it: public.coupons."`
+	Table string `required:"" placeholder:"NAME" env:"FENCEGATE_GUARD_TABLE" help:"The table, as SQL writes it: public.coupons."`
 }
 
 // Run implements the command.
@@ -131,7 +131,7 @@ func (c *guardRemoveCmd) Run(ctx context.Context, std stdio) error {
 type guardStatusCmd struct {
 	guardFlags
 	outputFlag
-	Check bool `help:"Exit with 1 if there is a known way past a guard."`
+	Check bool `env:"FENCEGATE_GUARD_CHECK" help:"Exit with 1 if there is a known way past a guard."`
 }
 
 // guardedTable, guardFinding and guardReport are the report in JSON.

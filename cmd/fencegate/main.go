@@ -1,8 +1,14 @@
-// Command fencegate shows what fencing tokens do, moves databases to the schema that the
-// stores need, and (in later versions) serves the gateway.
+// Command fencegate serves locks and fenced records over HTTP, talks to such a gateway or to the
+// servers of a lock and a store, looks after them, and shows what fencing tokens do.
 //
-// Exit status: 0 done, 1 failed, 2 wrong usage, 69 a server does not answer, 130
-// interrupted.
+// Exit status: 0 done, 1 failed, 2 wrong usage, 69 a server does not answer, 75 somebody else
+// holds the lock, 76 refused by the fence or by the data, 77 the lease is lost, 130 interrupted.
+// exec passes on the status of its command; a command that cannot be run is 126, one that is not
+// there 127; one that a signal ended, like an exec that a signal ended while it waited, is 128 and
+// the signal's number.
+//
+// Data goes to standard output, everything else to standard error. Errors say whether anything
+// was written. Secrets are never arguments: tokens and API keys come from variables and files.
 package main
 
 import (
@@ -12,9 +18,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/fencegate/fencegate/internal/story"
 )
@@ -22,28 +30,37 @@ import (
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 type cli struct {
-	Demo      demoCmd      `cmd:"" help:"Tell the story of the paused client: without a lock, with one, and with the fence."`
-	Redlock   redlockCmd   `cmd:"" help:"Set up and look after the nodes of a redlock cluster."`
-	Doctor    doctorCmd    `cmd:"" help:"Say whether the lock and the store are set up so that they keep their promises."`
-	Evict     evictCmd     `cmd:"" help:"End tokens without their holders."`
-	Migrate   migrateCmd   `cmd:"" help:"Move a database to the schema that this program needs, or back."`
-	Prune     pruneCmd     `cmd:"" help:"Drop marks and counters that nobody needs any more."`
-	Guard     guardCmd     `cmd:"" help:"Guard tables of your own in Postgres: writes need the token of the row's resource."`
-	Version   versionCmd   `cmd:"" help:"Print the version."`
-	DemoActor demoActorCmd `cmd:"" hidden:"" help:"Play a client of the demo: used by it."`
+	Serve      serveCmd      `cmd:"" help:"Serve locks and fenced records over HTTP."`
+	Exec       execCmd       `cmd:"" help:"Run a command under a lock, with its fencing token."`
+	Lock       lockCmd       `cmd:"" help:"Take, renew and free locks."`
+	Records    recordsCmd    `cmd:"" help:"Read and write records."`
+	Commit     commitCmd     `cmd:"" help:"Write several records, of several resources, at once."`
+	Fence      fenceCmd      `cmd:"" help:"Look at marks, and check tokens."`
+	Watch      watchCmd      `cmd:"" help:"Print what happens at a gateway."`
+	Demo       demoCmd       `cmd:"" help:"Tell the story of the paused client: without a lock, with one, and with the fence."`
+	Redlock    redlockCmd    `cmd:"" help:"Set up and look after the nodes of a redlock cluster."`
+	Doctor     doctorCmd     `cmd:"" help:"Say whether the lock and the store are set up so that they keep their promises."`
+	Evict      evictCmd      `cmd:"" help:"End tokens without their holders."`
+	Keys       keysCmd       `cmd:"" help:"Make, list and take away the keys of a gateway's callers."`
+	Migrate    migrateCmd    `cmd:"" help:"Move a database to the schema that this program needs, or back."`
+	Prune      pruneCmd      `cmd:"" help:"Drop marks and counters that nobody needs any more."`
+	Guard      guardCmd      `cmd:"" help:"Guard tables of your own in Postgres: writes need the token of the row's resource."`
+	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	DemoActor  demoActorCmd  `cmd:"" hidden:"" help:"Play a client of the demo: used by it."`
 }
 
 // run carries out one command line and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away ends a command by an error, and tidily
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), ending()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 
 	var help helpShown
 	parser := kong.Must(&cli{},
 		kong.Name("fencegate"),
-		kong.Description("A fenced storage gateway: locks that issue fencing tokens, and stores that refuse the stale ones."),
+		kong.Description("A fenced storage gateway: locks that issue fencing tokens, and stores that refuse the stale ones.\n\n"+exitHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.Vars{"pause": defaultPause(story.CanSignal)},
 		kong.Writers(stdout, stderr),
@@ -56,6 +73,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 			panic(v)
 		}
 	}()
+	kongcompletion.Register(parser) // answers a shell that asks what may come next, and ends
 	switch {
 	case len(args) == 0, len(args) == 1 && args[0] == "help":
 		args = []string{"--help"}
@@ -64,42 +82,34 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	}
 	k, err := parser.Parse(args)
 	if err != nil {
+		if negative.MatchString(err.Error()) {
+			err = fmt.Errorf("%w; a negative number goes behind --", err)
+		}
 		err = usageError{err}
 	} else {
 		err = k.Run()
 	}
-	if err != nil && ctx.Err() != nil {
+	if _, told := errors.AsType[cutOff](err); err != nil && ctx.Err() != nil && !told {
 		err = interrupted{err}
 	}
 	status = exitStatus(err)
-	switch {
-	case status == exitInterrupted:
-		fmt.Fprintln(stderr, "fencegate: interrupted")
-	case err != nil:
-		fmt.Fprintln(stderr, "fencegate:", err)
-	}
-	if status == exitUsage {
-		fmt.Fprintln(stderr, `Run "fencegate --help" for what is allowed.`)
+	if err != nil {
+		report(stderr, err)
 	}
 	return status
 }
 
+// negative is what the parser says of a negative number, which it takes for a flag.
+var negative = regexp.MustCompile(`^unknown flag -\d`)
+
+// ending are the signals that end a command, but for those that were ignored from the start, as
+// nohup and background jobs of scripts have it.
+func ending() []os.Signal {
+	if signal.Ignored(os.Interrupt) {
+		return []os.Signal{syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM}
+}
+
 // helpShown ends a run after kong has printed a help text.
 type helpShown struct{ _ byte }
-
-// exitStatus is the one place where errors become exit statuses.
-func exitStatus(err error) int {
-	if err == nil {
-		return exitOK
-	}
-	if _, ok := errors.AsType[interrupted](err); ok {
-		return exitInterrupted
-	}
-	if _, ok := errors.AsType[usageError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[unavailableError](err); ok {
-		return exitUnavailable
-	}
-	return exitFailed
-}

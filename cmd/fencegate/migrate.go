@@ -36,7 +36,7 @@ type databaseFlag struct {
 
 // outputFlag is how data is printed.
 type outputFlag struct {
-	Output string `short:"o" enum:"text,json" default:"text" help:"How to print: ${enum}."`
+	Output string `short:"o" enum:"text,json" default:"text" env:"FENCEGATE_OUTPUT" help:"How to print: ${enum}."`
 }
 
 // with opens the database for one command.
@@ -83,8 +83,8 @@ func (c *migrateUpCmd) Run(ctx context.Context, std stdio) error {
 
 type migrateDownCmd struct {
 	databaseFlag
-	Steps   int  `default:"1" help:"How many steps, at most (default: ${default})."`
-	Destroy bool `help:"Take a step back also where that destroys marks, counters or records for good."`
+	Steps   int  `default:"1" env:"FENCEGATE_MIGRATE_STEPS" help:"How many steps, at most (default: ${default})."`
+	Destroy bool `env:"FENCEGATE_MIGRATE_DESTROY" help:"Take a step back also where that destroys marks, counters or records for good."`
 }
 
 // Help implements kong.HelpProvider.
@@ -182,9 +182,9 @@ func (c *migrateListCmd) Run(ctx context.Context, std stdio) error {
 
 type migrateShowCmd struct {
 	Name     string `arg:"" optional:"" help:"The step, by its name or version. Default: every step."`
-	Dialect  string `enum:",postgres,sqlite" default:"" help:"postgres or sqlite. Default: that of --database, else postgres."`
+	Dialect  string `enum:",postgres,sqlite" default:"" env:"FENCEGATE_MIGRATE_DIALECT" help:"postgres or sqlite. Default: that of --database, else postgres."`
 	Database string `env:"FENCEGATE_DATABASE_URL" placeholder:"URL" help:"Names the dialect; it is not opened."`
-	Down     bool   `help:"The way back instead of the way there."`
+	Down     bool   `env:"FENCEGATE_MIGRATE_DOWN" help:"The way back instead of the way there."`
 }
 
 // Run implements the command.

@@ -15,9 +15,9 @@ import (
 
 // pruneCmd drops what nobody needs any more from the SQL backends.
 type pruneCmd struct {
-	OlderThan    time.Duration `required:"" placeholder:"AGE" help:"How long nobody has used what is dropped: 720h, say, and 1h or more."`
-	DryRun       bool          `help:"Count, and change nothing."`
-	KeyRetention time.Duration `placeholder:"AGE" help:"Remove answers to idempotency keys that are older too: 24h, say, 1h or more, and not less than what any program opens the store with. Without it they stay."`
+	OlderThan    time.Duration `required:"" placeholder:"AGE" env:"FENCEGATE_PRUNE_OLDER_THAN" help:"How long nobody has used what is dropped: 720h, say, and 1h or more."`
+	DryRun       bool          `env:"FENCEGATE_PRUNE_DRY_RUN" help:"Count, and change nothing."`
+	KeyRetention time.Duration `placeholder:"AGE" env:"FENCEGATE_PRUNE_KEY_RETENTION" help:"Remove answers to idempotency keys that are older too: 24h, say, 1h or more, and not less than what any program opens the store with. Without it they stay."`
 	Store        string        `enum:"none,postgres,sqlite,redis,memory," default:"none" env:"FENCEGATE_STORE" help:"Whose marks: postgres or sqlite."`
 	Lock         string        `enum:"none,postgres,redis,redlock,memory," default:"none" env:"FENCEGATE_LOCK" help:"Whose counters: postgres."`
 	PostgresURL  string        `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --store postgres and --lock postgres."`

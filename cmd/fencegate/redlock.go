@@ -60,12 +60,18 @@ func (f backendFlags) redlock(ctx context.Context, o *opened) (locking.Backend, 
 		return nil, err
 	}
 	o.closers = append(o.closers, done)
+	o.lockServes = func(ctx context.Context) error { return majority(b.Nodes(ctx)) }
 	nodes := b.Nodes(ctx)
 	for range 3 { // the first contact includes the connection, and may take longer than a call may
 		if slices.ContainsFunc(nodes, func(n redlock.NodeStatus) bool { return n.State == redlock.NodeDown }) {
 			nodes = b.Nodes(ctx)
 		}
 	}
+	return b, majority(nodes)
+}
+
+// majority is nil if so many nodes serve that locks can be granted.
+func majority(nodes []redlock.NodeStatus) error {
 	serving, down := 0, 0
 	var errs error
 	for _, n := range nodes {
@@ -80,13 +86,13 @@ func (f backendFlags) redlock(ctx context.Context, o *opened) (locking.Backend, 
 		}
 	}
 	if serving > len(nodes)/2 {
-		return b, nil
+		return nil
 	}
-	err = fmt.Errorf("%d of %d nodes serve, see fencegate redlock status: %s", serving, len(nodes), strings.ReplaceAll(errs.Error(), "\n", "; "))
+	err := fmt.Errorf("%d of %d nodes serve, see fencegate redlock status: %s", serving, len(nodes), strings.ReplaceAll(errs.Error(), "\n", "; "))
 	if serving+down > len(nodes)/2 {
-		return nil, unavailableError{err}
+		return unavailableError{err}
 	}
-	return nil, err
+	return err
 }
 
 // redlockCmd is for those who look after a redlock cluster.
@@ -118,8 +124,8 @@ func (f redlockFlags) with(durable bool, fn func(*redlock.Backend) error) error 
 
 type redlockInitCmd struct {
 	redlockFlags
-	Durable bool `help:"Nodes may be restarted: each must have appendonly yes, appendfsync always and no replica."`
-	Adopt   bool `help:"Take over nodes that have granted before: after the longest lease time every counter is the highest of all nodes. Stop every process that uses them first."`
+	Durable bool `env:"FENCEGATE_REDLOCK_DURABLE" help:"Nodes may be restarted: each must have appendonly yes, appendfsync always and no replica."`
+	Adopt   bool `env:"FENCEGATE_REDLOCK_ADOPT" help:"Take over nodes that have granted before: after the longest lease time every counter is the highest of all nodes. Stop every process that uses them first."`
 }
 
 // Help implements kong.HelpProvider.
@@ -171,7 +177,7 @@ func warn(ctx context.Context, std stdio, b *redlock.Backend) error {
 type redlockAdmitCmd struct {
 	redlockFlags
 	Node    string `arg:"" help:"HOST:PORT of the node, as status shows it."`
-	Durable bool   `help:"The node may be restarted: it must have appendonly yes, appendfsync always and no replica."`
+	Durable bool   `env:"FENCEGATE_REDLOCK_DURABLE" help:"The node may be restarted: it must have appendonly yes, appendfsync always and no replica."`
 }
 
 // Help implements kong.HelpProvider.

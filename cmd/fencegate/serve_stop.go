@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencegate/fencegate/gateway/wire"
+)
+
+// cutOff says that a server ended, when it was told to, before everything was finished.
+type cutOff struct{ error }
+
+func (e cutOff) Unwrap() error { return e.error }
+
+// stop ends the server in steps, so that nobody's request is lost:
+//
+//  1. /readyz says no, those who wait for locks are sent away, every reply closes its connection;
+//     everything else is served as before, for --drain-delay. Load balancers notice.
+//  2. In the last part of it requests are answered 503 draining, which did surely nothing: clients
+//     that know other replicas go there. Else a request could come on a connection that the
+//     system has accepted and this process will not.
+//  3. Nothing new is accepted. What was begun is finished, for --stop-timeout.
+func (s *server) stop(ctx context.Context) error {
+	f := s.flags
+	s.log.Info("stopping", "drain_delay", f.DrainDelay.String(), "stop_timeout", f.StopTimeout.String())
+	s.gateway.Drain()
+	last := min(time.Second, f.DrainDelay/2)
+	time.Sleep(f.DrainDelay - last)
+	if last > 0 {
+		s.farewell.said.Store(true)
+		time.Sleep(last)
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.StopTimeout)
+	defer cancel()
+	err := s.public().http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = cutOff{fmt.Errorf("%d requests were not finished within --stop-timeout %v and were cut off", s.gateway.Load().InFlight, f.StopTimeout)}
+	}
+	for _, l := range s.listening {
+		err = errors.Join(err, l.http.Close())
+	}
+	s.log.Info("stopped", "sent_away", s.farewell.count.Load(), "cut_off", err != nil)
+	return err
+}
+
+// farewell stands in front of the gateway and, once said, answers every request that it will not
+// be carried out here.
+type farewell struct {
+	next  http.Handler
+	said  atomic.Bool
+	count atomic.Int64
+}
+
+// ServeHTTP implements http.Handler.
+func (f *farewell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.said.Load() || r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
+		f.next.ServeHTTP(w, r)
+		return
+	}
+	f.count.Add(1)
+	w.Header().Set("Connection", "close")
+	refuse(w, wire.NewError(wire.SlugDraining, ""))
+}
+
+// refuse answers a request that does not come to the gateway.
+func refuse(w http.ResponseWriter, e *wire.Error) {
+	p := wire.FromError(e)
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // the wire types always marshal
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", wire.TypeProblem)
+	if after := p.RetryAfter(); after > 0 {
+		h.Set("Retry-After", strconv.Itoa(after))
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body)
+}

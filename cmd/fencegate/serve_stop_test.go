@@ -1,0 +1,130 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencegate/fencegate/internal/testenv"
+)
+
+// TestServeStopSendsWaitersAway stops a server on which many wait: each is told to go elsewhere, at
+// once, and none of them leaves a lock or a place in line.
+func TestServeStopSendsWaitersAway(t *testing.T) {
+	t.Parallel()
+	redis := testenv.SharedRedis(t).URL()
+	args := []string{"--lock", "redis", "--store", "redis", "--redis-url", redis, "--drain-delay", "2s"}
+	stopping, staying := startReplica(t, args...), startReplica(t, args...)
+	name := testenv.Unique(t, "coupon")
+	token := staying.lock(name, `{"ttl": "1m"}`)
+
+	const waiters = 20
+	replies := make(chan string, waiters)
+	for range waiters {
+		go func() {
+			a, err := stopping.call("POST", stopping.url+"/v1/resources/"+name+"/lock", `{"ttl": "1m", "wait": "50s"}`)
+			replies <- fmt.Sprint(a.status, " ", a.closed, " ", strings.Contains(a.body, "/problems/draining"), " ", err)
+		}()
+	}
+	testenv.Eventually(t, 20*time.Second, "all to wait", func() bool {
+		return strings.Contains(stopping.want(200, "GET", stopping.url+"/metrics", "").body, fmt.Sprintf("fencegate_lock_waiters %d", waiters))
+	})
+	began := time.Now()
+	stopping.signal(syscall.SIGTERM)
+	testenv.Eventually(t, 10*time.Second, "/readyz to say no", func() bool {
+		a, err := stopping.call("GET", stopping.url+"/readyz", "")
+		return err == nil && a.status == 503
+	})
+	for range waiters {
+		if got, want := <-replies, "503 true true <nil>"; got != want {
+			t.Errorf("a waiter got %q, want %q", got, want)
+		}
+	}
+	if late := time.Since(began); late > 20*time.Second {
+		t.Errorf("the waiters were sent away after %v", late)
+	}
+	// Before the address is closed, whoever comes is sent away, too: with certainty nothing happens.
+	testenv.Eventually(t, 10*time.Second, "requests to be sent away", func() bool {
+		a, err := stopping.call("GET", stopping.url+"/v1/locks", "")
+		return err == nil && a.status == 503 && a.closed && strings.Contains(a.body, "/problems/draining")
+	})
+	stopping.wait(exitOK)
+
+	staying.want(200, "DELETE", staying.url+"/v1/resources/"+name+"/lock", "", "Fencing-Token", token)
+	if next := staying.lock(name, `{}`); !strings.HasPrefix(next, "2.") {
+		t.Errorf("the next token is %.3s, want 2: somebody was granted the lock", next)
+	}
+	staying.stop()
+}
+
+// TestServeStopFinishes stops a server while a commit hangs in its store: it is finished.
+func TestServeStopFinishes(t *testing.T) {
+	t.Parallel()
+	r, hung := hangingCommit(t, "--drain-delay", "0s")
+	r.signal(syscall.SIGTERM)
+	testenv.Eventually(t, 10*time.Second, "the address to be closed", func() bool {
+		_, err := r.call("GET", r.url+"/livez", "", "Connection", "close")
+		return err != nil
+	})
+	hung.resume()
+	if a := <-hung.reply; a.status != 204 {
+		t.Errorf("the commit was answered %d %s, want 204", a.status, a.body)
+	}
+	r.wait(exitOK)
+}
+
+// TestServeStopCutsOff gives a stop less time than a commit needs: that is said, and not status 0.
+func TestServeStopCutsOff(t *testing.T) {
+	t.Parallel()
+	r, hung := hangingCommit(t, "--drain-delay", "0s", "--stop-timeout", "200ms")
+	r.signal(syscall.SIGTERM)
+	if a := <-hung.reply; a.status != 0 {
+		t.Errorf("the commit was answered %d", a.status)
+	}
+	hung.resume()
+	r.wait(exitFailed)
+	if !strings.Contains(r.log.String(), "1 requests were not finished within --stop-timeout 200ms and were cut off") {
+		t.Error("nothing is said of what was cut off")
+	}
+}
+
+// TestServeSecondSignal ends a server that is draining.
+func TestServeSecondSignal(t *testing.T) {
+	t.Parallel()
+	r := startReplica(t, "--store", "memory", "--drain-delay", "10m")
+	r.signal(syscall.SIGINT)
+	testenv.Eventually(t, 10*time.Second, "the stop to begin", func() bool { return strings.Contains(r.log.String(), `"msg":"stopping"`) })
+	r.want(200, "GET", r.url+"/livez", "")
+	r.signal(syscall.SIGINT)
+	r.wait(-1) // by the signal
+}
+
+type hanging struct {
+	reply  chan answer
+	resume func()
+}
+
+// hangingCommit returns a server that works on a commit which its Redis does not answer.
+func hangingCommit(t *testing.T, args ...string) (*replica, hanging) {
+	t.Helper()
+	redis := testenv.StartRedis(t, nil)
+	r := startReplica(t, append([]string{"--store", "redis", "--redis-url", redis.URL() + "?read_timeout=50s"}, args...)...)
+	token := r.lock("coupon:42", `{"ttl": "1m"}`)
+	redis.Pause()
+	h := hanging{make(chan answer, 1), redis.Resume}
+	go func() {
+		a, err := r.call("PUT", r.url+"/v1/resources/coupon:42/records/left", "10", "Fencing-Token", token)
+		if err != nil {
+			a = answer{body: err.Error()}
+		}
+		h.reply <- a
+	}()
+	testenv.Eventually(t, 10*time.Second, "the commit to be under way", func() bool {
+		return strings.Contains(r.want(200, "GET", r.url+"/metrics", "").body, "fencegate_http_requests_in_flight 1")
+	})
+	return r, h
+}

@@ -1,0 +1,2 @@
+-- Returns the version of the schema.
+select version from fencegate.meta

@@ -1,0 +1,150 @@
+//go:build unix
+
+package http_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/gateway"
+	"github.com/fencegate/fencegate/gateway/apikey"
+	"github.com/fencegate/fencegate/locking"
+	"github.com/fencegate/fencegate/locking/memlock"
+	"github.com/fencegate/fencegate/storage"
+	"github.com/fencegate/fencegate/storage/memstore"
+)
+
+const root = "../.."
+
+// start serves a gateway on this machine, and returns its URL.
+func start(t *testing.T, keys apikey.Ring) string {
+	t.Helper()
+	store, err := storage.New(memstore.New(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := locking.NewIssuer(memlock.New(), []fencing.Fence{store}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(gateway.Options{Issuer: issuer, Store: store, Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(g)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// run runs a program in the project's root.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Fatalf("%v: make deps installs it", err)
+	}
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, env...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil || errs.Len() > 0 {
+		t.Fatalf("%s: %v\n%s%s", name, err, out, errs.String())
+	}
+	return string(out)
+}
+
+var block = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$")
+
+// TestReadme runs every shell block of the README in one shell, and compares what each prints with
+// the block that follows it.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const end = "--- end of block ---\n"
+	var script strings.Builder
+	var want []string
+	for _, b := range block.FindAllStringSubmatch(string(page), -1) {
+		if b[1] == "sh" {
+			script.WriteString(b[2] + "printf -- '" + strings.TrimSuffix(end, "\n") + "\\n'\n")
+			want = append(want, "")
+			continue
+		}
+		want[len(want)-1] = b[2]
+	}
+	if len(want) != 9 {
+		t.Fatalf("the README has %d shell blocks, want 9", len(want))
+	}
+	for _, needed := range []string{"curl", "python3", "node"} { // a shell would not say what to do
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Fatalf("%v: make deps installs it", err)
+		}
+	}
+	out := run(t, []string{"FENCEGATE_URL=" + start(t, nil)}, "bash", "-euo", "pipefail", "-c", script.String())
+	got := strings.Split(out, end)
+	if len(got) != len(want)+1 {
+		t.Fatalf("%d blocks have run, want %d:\n%s", len(got)-1, len(want), out)
+	}
+	for i := range want {
+		if untimed(got[i]) != untimed(want[i]) {
+			t.Errorf("block %d: got\n%s\nwant\n%s", i, got[i], want[i])
+		}
+	}
+}
+
+// untimed takes out what hangs on the clock.
+func untimed(s string) string {
+	return regexp.MustCompile(`[0-9.]+s( more unless renewed|"})`).ReplaceAllString(s, "$1")
+}
+
+const key = "fg_example.0123456789abcdef"
+
+// ring knows one key.
+type ring struct{}
+
+func (ring) Find(text string) (apikey.Key, bool) {
+	return apikey.Key{ID: "example", Scopes: apikey.Lock | apikey.Write | apikey.Read, Prefixes: []string{"coupon:"}}, text == key
+}
+
+// TestWithAKey runs the programs against a gateway that wants to know who they are.
+func TestWithAKey(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]string{"python3": "client.py", "node": "client.mjs"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := start(t, ring{})
+			out := run(t, []string{"FENCEGATE_URL=" + url, "FENCEGATE_API_KEY=" + key}, name, "examples/http/"+program)
+			if !strings.Contains(out, "and is refused: 412 stale-token") || !strings.HasSuffix(out, "\n9 are left\n") {
+				t.Errorf("got\n%s", out)
+			}
+			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, "examples/http/"+program)
+			cmd.Dir, cmd.Env = root, append(os.Environ(), "no_proxy=127.0.0.1", "FENCEGATE_URL="+url, "FENCEGATE_API_KEY=wrong")
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "401 unauthorized") {
+				t.Errorf("with a wrong key: got %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestShortEnoughToCopy(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"client.py", "client.mjs"} {
+		src, err := os.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(src), "\n"); n > 150 {
+			t.Errorf("%s has %d lines, want at most 150", program, n)
+		}
+	}
+}
