@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/fencegate/fencegate/internal/bench/http"
 	"github.com/fencegate/fencegate/internal/bench/locks"
 	"github.com/fencegate/fencegate/internal/bench/report"
 	"github.com/fencegate/fencegate/internal/bench/rig"
@@ -32,9 +33,14 @@ type group struct {
 	run  func(ctx context.Context, r *report.Report, part string)
 }
 
-var groups = []group{{"locks", locks.Run}, {"storage", storage.Run}}
+var groups = []group{{"locks", locks.Run}, {"storage", storage.Run}, {"http", http.Run}}
 
-func main() { os.Exit(testenv.Run(program{})) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == http.ServerArgument { // a process that the group http started
+		os.Exit(http.Serve(os.Args[2:]))
+	}
+	os.Exit(testenv.Run(program{}))
+}
 
 type program struct{}
 
