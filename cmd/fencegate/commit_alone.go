@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/gateway/client"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/storage"
 )
@@ -22,10 +23,10 @@ type alone struct {
 // commitAlone takes the locks of the commit's resources, commits, and frees them: in one call by
 // a gateway, else step by step.
 func (t *target) commitAlone(ctx context.Context, std stdio, c storage.Commit, a alone) (storage.Result, error) {
-	if t.gateway != nil && a.label == "" { // the one call has no label
-		return t.gateway.Store().CommitLocked(ctx, c, *a.wait)
-	}
 	a.label = cmp.Or(a.label, hostLabel())
+	if t.gateway != nil {
+		return t.gateway.Store().CommitLocked(ctx, c, &client.LockOptions{Wait: *a.wait, Label: a.label})
+	}
 	if t.local != nil && c.Key != "" { // before anybody waits for a lock
 		bound, cancel := t.bound(ctx, 0)
 		defer cancel()

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fencegate/fencegate/internal/testenv"
 )
 
 const root = "../.."
@@ -52,6 +54,34 @@ func TestReadmeCommands(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestReadmeServe runs the README's session with a server, as a person would who has the program
+// in the path, but for the port.
+func TestReadmeServe(t *testing.T) {
+	t.Parallel()
+	list := blocks(read(t, "README.md"), "bash")
+	if len(list) != 1 {
+		t.Fatalf("the README has %d sessions with a server, want 1", len(list))
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "fencegate")); err != nil {
+		t.Fatal(err)
+	}
+	address := testenv.FreeAddress(t)
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(list[0], "127.0.0.1:8080", address)+"\nwait")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FENCEGATE_LISTEN="+address)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil || !strings.HasPrefix(string(out), "ok\n") || !strings.HasSuffix(string(out), "\n7") {
+		t.Errorf("%v, want no error, ok first and 7 left last:\n%s\n%s", err, out, errs.String())
 	}
 }
 

@@ -20,6 +20,7 @@ func TestGuardScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}] = e.T()
+			e.Setenv("GORACE", quickExit)
 			return nil
 		},
 	})

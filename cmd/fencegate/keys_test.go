@@ -20,6 +20,10 @@ func TestKeysScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": statusCmd, "mode": modeCmd, "id": idCmd, "nosecret": noSecretCmd,
 		},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", quickExit)
+			return nil
+		},
 	})
 }
 

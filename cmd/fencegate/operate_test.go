@@ -32,6 +32,7 @@ func TestOperateScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}], e.Values[primaryKey{}] = e.T(), new(*testenv.Postgres)
+			e.Setenv("GORACE", quickExit)
 			return nil
 		},
 	})

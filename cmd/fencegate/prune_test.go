@@ -31,6 +31,7 @@ func TestPruneScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}] = e.T()
+			e.Setenv("GORACE", quickExit)
 			return nil
 		},
 	})

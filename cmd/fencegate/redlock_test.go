@@ -32,6 +32,7 @@ func TestRedlockScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}], e.Values[nodesKey{}] = e.T(), new([]*testenv.Redis)
+			e.Setenv("GORACE", quickExit)
 			return nil
 		},
 	})

@@ -36,6 +36,7 @@ func TestClientScripts(t *testing.T) {
 				},
 				Setup: func(e *testscript.Env) error {
 					e.Values[tbKey{}] = e.T()
+					e.Setenv("GORACE", quickExit)
 					return nil
 				},
 			})

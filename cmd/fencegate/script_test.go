@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -10,7 +11,11 @@ import (
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
+// quickExit keeps the race detector from waiting a second at the end of each process.
+const quickExit = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", quickExit) // for the processes that the tests start
 	testscript.Main(runner{m}, map[string]func(){"fencegate": main})
 }
 
@@ -31,6 +36,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[tbKey{}] = e.T()
+			e.Setenv("GORACE", quickExit)
 			return nil
 		},
 	})
