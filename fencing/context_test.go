@@ -2,6 +2,7 @@ package fencing_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,9 +46,28 @@ func TestContext(t *testing.T) {
 	if got, _ := fencing.FromContext(inner, "b"); got != b7 {
 		t.Errorf("got %v, want %v", got, b7)
 	}
-	for _, s := range []string{fmt.Sprint(inner), fmt.Sprintf("%+v", inner)} {
-		if strings.Contains(s, a2.Grant) || strings.Contains(s, b7.Grant) {
-			t.Errorf("a printed context shows a secret: %s", s)
+}
+
+// TestContextIsNotPrinted: no verb shows a grant id, in letters, in hexadecimal or as bytes.
+func TestContextIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	grant := strings.Repeat("QZ", fencing.GrantLen/2)
+	ctx := fencing.NewContext(t.Context(), fencing.Token{Resource: "a", Number: 1, Grant: grant}, fencing.Token{Resource: "b", Number: 2, Grant: grant})
+	child, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, v := range []any{ctx, child, &ctx, struct{ ctx context.Context }{ctx}, []context.Context{ctx}, ctx.Value} {
+		for _, flags := range []string{"", "+", "#", "+#", " ", "# ", "0"} {
+			for _, verb := range "vTtbcdoOqxXUeEfFgGspw" {
+				s := fmt.Sprintf("%"+flags+string(verb), v)
+				for _, secret := range []string{"QZQZ", "515a515a", "515A515A", "51 5a 51", "51 5A 51", "81 90 81", "0x51, 0x5a"} {
+					if strings.Contains(s, secret) {
+						t.Errorf("%%%s%c of %T shows a secret: %s", flags, verb, v, s)
+					}
+				}
+			}
 		}
+	}
+	if data, err := json.Marshal(struct{ Ctx context.Context }{ctx}); err == nil && strings.Contains(string(data), "QZQZ") {
+		t.Errorf("JSON shows a secret: %s", data)
 	}
 }

@@ -22,7 +22,7 @@ const (
 // crewMost is how many one-call commits may wait for one resource.
 const crewMost = 10_000
 
-// lookAgain is how often a request whose wait is over looks whether the lock is another's.
+// lookAgain is how often a crew looks whether the lock is another's, for those whose waits are over.
 const lookAgain = 10 * time.Millisecond
 
 // combiner lets the one-call commits on a resource share grants: those that come while one of
@@ -46,7 +46,16 @@ type crew struct {
 	queue    list.List // of *member, those that have no turn yet
 	turn     *turn     // in which commits may start; nil for none
 	giveUp   context.CancelFunc
-	waiting  bool // the lock was held by another, and is waited for
+	gone     chan struct{} // closed when what giveUp ends has ended, and left the line
+	waiting  bool          // the lock was held by another, and is waited for
+	looking  bool
+	looked   *look // the last look while waiting; nil for none yet
+}
+
+// look is what was found when somebody looked at the lock.
+type look struct {
+	at   time.Time
+	held *locking.HeldError // nil: it is free, or that is not known
 }
 
 // member is a request that wants a turn.
@@ -110,7 +119,8 @@ func (c *combiner) enter(ctx context.Context, resource string, m *member) (*turn
 func (c *combiner) await(ctx context.Context, w *crew, m *member) (*turn, error) {
 	timer := time.NewTimer(time.Until(m.end))
 	defer timer.Stop()
-	seen := int64(0)
+	var last *look
+	heldLooks := 0 // of those since the wait was over, how many in a row found the lock held
 	for {
 		select {
 		case h := <-m.given:
@@ -122,47 +132,70 @@ func (c *combiner) await(ctx context.Context, w *crew, m *member) (*turn, error)
 			h := <-m.given
 			return h.turn, h.err
 		case <-timer.C:
-			held := c.look(ctx, w)
+			l := c.look(ctx, w)
 			switch {
-			case held == nil:
-				seen = 0
-			case held.Number == seen && c.leave(w, m):
-				return nil, held
+			case l != nil && (l == last || l.at.Before(m.end)): // the next one will tell
+			case l == nil || l.held == nil:
+				last, heldLooks = l, 0
 			default:
-				// The number could be that of our own grant, whose reply is on its way.
-				seen = held.Number
+				// One look is not enough: it could have met our own grant, whose reply is on its way.
+				last = l
+				if heldLooks++; heldLooks >= 2 && c.leave(w, m) {
+					return nil, l.held
+				}
 			}
 			timer.Reset(lookAgain)
 		}
 	}
 }
 
-// look asks who else holds the lock, if the crew waits for it.
-func (c *combiner) look(ctx context.Context, w *crew) *locking.HeldError {
+// look returns the crew's last look at the lock, if it waits for it, and sees to the next: one at a
+// time for all of its members.
+func (c *combiner) look(ctx context.Context, w *crew) *look {
 	c.mu.Lock()
-	waiting := w.waiting
-	c.mu.Unlock()
-	if !waiting {
+	defer c.mu.Unlock()
+	if !w.waiting {
 		return nil
 	}
-	st, err := c.o.Issuer.Status(ctx, w.resource)
-	if err == nil && st.Held {
-		return &locking.HeldError{Resource: w.resource, Number: st.Number, Label: st.Label, Remaining: st.Remaining}
+	if !w.looking && (w.looked == nil || time.Since(w.looked.at) >= lookAgain) {
+		w.looking = true
+		go c.lookNow(context.WithoutCancel(ctx), w, &look{at: time.Now()})
 	}
-	return nil // who waits looks again
+	return w.looked
+}
+
+func (c *combiner) lookNow(ctx context.Context, w *crew, l *look) {
+	l.held = c.holder(ctx, w.resource)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.looking = false
+	if w.waiting {
+		w.looked = l
+	}
 }
 
 // leave takes a member out of the queue, unless something was given to it. With the last one the
-// waiting for the lock ends.
+// waiting for the lock ends, and leave returns when nobody is in line for it any more.
 func (c *combiner) leave(w *crew, m *member) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if m.place == nil {
+		c.mu.Unlock()
 		return false
 	}
 	w.take(m)
+	var gone <-chan struct{}
 	if w.queue.Len() == 0 && w.giveUp != nil {
 		w.giveUp()
+		gone = w.gone
+	}
+	c.mu.Unlock()
+	if gone != nil {
+		timer := time.NewTimer(c.o.Cleanup) // no lock store may keep an answer back for ever
+		defer timer.Stop()
+		select {
+		case <-gone:
+		case <-timer.C:
+		}
 	}
 	return true
 }

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -15,6 +17,9 @@ import (
 // holdTTL is for how long a one-call commit takes a lock. Where a gateway dies, others wait for
 // that long.
 const holdTTL = 10 * time.Second
+
+// freeAtOnce is how many locks of one commit are given back at once.
+const freeAtOnce = 8
 
 // briefly is how long a crew waits whose members' waits are over, after a turn of its own: not at
 // all would be to push in before those who have waited meanwhile.
@@ -30,14 +35,16 @@ func (c *combiner) run(ctx context.Context, w *crew) {
 // begun, nor if nobody is left. A crew's first attempt does not wait: so those whom the lock is
 // free for have it, and those who do not want to wait have their answer.
 func (c *combiner) attempt(ctx context.Context, w *crew, begun bool) (again bool) {
-	ctx, cancel, r, left := c.prepare(ctx, w, begun)
+	gone := make(chan struct{})
+	defer close(gone)
+	ctx, cancel, r, left := c.prepare(ctx, w, begun, gone)
 	if !left {
 		return false
 	}
 	sent := time.Now()
 	granted, err := c.grant(ctx, r)
 	c.mu.Lock()
-	w.waiting, w.giveUp = false, nil
+	w.waiting, w.looked, w.giveUp = false, nil, nil
 	c.mu.Unlock()
 	allLeft := errors.Is(ctx.Err(), context.Canceled)
 	cancel()
@@ -50,7 +57,7 @@ func (c *combiner) attempt(ctx context.Context, w *crew, begun bool) (again bool
 		// Who has come since wants an attempt of its own.
 	case isHeld && fencing.OutcomeOf(err) == fencing.Refused:
 		if held.Number == 0 {
-			held = c.describe(ctx, held)
+			held = cmp.Or(c.holder(ctx, w.resource), held)
 		}
 		now := time.Now()
 		c.answer(w, held, func(m *member) bool { return !m.end.After(now) })
@@ -61,8 +68,8 @@ func (c *combiner) attempt(ctx context.Context, w *crew, begun bool) (again bool
 }
 
 // prepare says what to ask the issuer for; left is false if nobody wants it, and the crew is gone
-// then. ctx ends when everybody has left.
-func (c *combiner) prepare(parent context.Context, w *crew, begun bool) (ctx context.Context, cancel context.CancelFunc, r locking.Request, left bool) {
+// then. ctx ends when everybody has left; the caller closes gone after that.
+func (c *combiner) prepare(parent context.Context, w *crew, begun bool, gone chan struct{}) (ctx context.Context, cancel context.CancelFunc, r locking.Request, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.queue.Len() == 0 {
@@ -81,7 +88,7 @@ func (c *combiner) prepare(parent context.Context, w *crew, begun bool) (ctx con
 		r.Wait = c.o.MaxWait
 	}
 	ctx, cancel = context.WithTimeout(parent, r.Wait+c.o.Timeout)
-	w.giveUp = cancel
+	w.giveUp, w.gone = cancel, gone
 	return ctx, cancel, r, true
 }
 
@@ -90,17 +97,17 @@ func (c *combiner) grant(ctx context.Context, r locking.Request) (granted lockin
 	return c.o.Issuer.Grant(ctx, r)
 }
 
-// describe adds what is known of the holder.
-func (c *combiner) describe(ctx context.Context, held *locking.HeldError) (out *locking.HeldError) {
-	out = held
+// holder says who holds a lock; nil if nobody does, or that cannot be learnt.
+func (c *combiner) holder(ctx context.Context, resource string) (held *locking.HeldError) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Cleanup)
 	defer cancel()
 	var err error
 	defer c.caught("a status", &err)
-	if st, err := c.o.Issuer.Status(ctx, held.Resource); err == nil && st.Held {
-		return &locking.HeldError{Resource: held.Resource, Number: st.Number, Label: st.Label, Remaining: st.Remaining}
+	st, err := c.o.Issuer.Status(ctx, resource)
+	if err != nil || !st.Held {
+		return nil
 	}
-	return out
+	return &locking.HeldError{Resource: resource, Number: st.Number, Label: st.Label, Remaining: st.Remaining}
 }
 
 // begin opens a turn, under a grant that can be trusted until then, and reports whether somebody
@@ -179,18 +186,36 @@ func (c *combiner) end(ctx context.Context, t *turn) {
 	go c.run(ctx, t.crew)
 }
 
-// free gives a lock back, also where the caller's context has ended. What cannot be given back
-// ends with its TTL.
-func (c *combiner) free(ctx context.Context, t fencing.Token) {
+// free gives locks back, also where the caller's context has ended, all of them within Cleanup. What
+// cannot be given back ends with its TTL.
+func (c *combiner) free(ctx context.Context, tokens ...fencing.Token) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.o.Cleanup)
 	defer cancel()
-	half, cancelHalf := context.WithTimeout(ctx, c.o.Cleanup/2)
+	half, cancelHalf := context.WithTimeout(ctx, c.o.Cleanup/2) // the rest is for evictions
 	defer cancelHalf()
+	if len(tokens) == 1 {
+		c.freeOne(half, ctx, tokens[0])
+		return
+	}
+	var wg sync.WaitGroup
+	places := make(chan struct{}, freeAtOnce)
+	for _, t := range tokens {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			c.freeOne(half, ctx, t)
+		})
+	}
+	wg.Wait()
+}
+
+// freeOne releases a lock, or, where that fails, evicts its holder.
+func (c *combiner) freeOne(half, whole context.Context, t fencing.Token) {
 	err := c.release(half, t)
 	if err == nil {
 		return
 	}
-	if evictErr := c.evict(ctx, t); evictErr != nil {
+	if evictErr := c.evict(whole, t); evictErr != nil {
 		c.o.Logger.Error("the lock of a one-call commit could not be given back; it ends with its TTL",
 			"resource", wire.Redact(t.Resource), "number", t.Number, "error", redactErr(err), "evict_error", redactErr(evictErr))
 	}

@@ -167,11 +167,7 @@ func (g *Gateway) combine(ctx, waiting context.Context, a alone, again bool) (re
 // want the same ones never wait for each other.
 func (g *Gateway) several(ctx, waiting context.Context, a alone) (storage.Result, error) {
 	held := make([]fencing.Token, 0, len(a.resources))
-	defer func() { // also when something panics
-		for _, t := range slices.Backward(held) {
-			g.combined.free(ctx, t)
-		}
-	}()
+	defer func() { g.combined.free(ctx, held...) }() // also when something panics
 	k := g.keep(ctx)
 	defer k.stop()
 	for _, resource := range a.resources {

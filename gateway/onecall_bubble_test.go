@@ -37,6 +37,8 @@ type bubble struct {
 	commit  func(ctx context.Context, c storage.Commit, rest func() (storage.Result, error)) (storage.Result, error)
 	grant   func(ctx context.Context, r locking.Request, rest func() (locking.Granted, error)) (locking.Granted, error)
 	release func(ctx context.Context, t fencing.Token, rest func() (bool, error)) (bool, error)
+	evict   func(ctx context.Context, resource string, rest func() error) error
+	status  func(ctx context.Context, resource string, rest func() (locking.Status, error)) (locking.Status, error)
 }
 
 func inBubble(t *testing.T, play func(b *bubble)) {
@@ -97,6 +99,22 @@ func (i bubbleIssuer) Release(ctx context.Context, t fencing.Token) (bool, error
 		return rest()
 	}
 	return i.b.release(ctx, t, rest)
+}
+
+func (i bubbleIssuer) Evict(ctx context.Context, resource string, number int64, reason string) error {
+	rest := func() error { return i.Issuer.Evict(ctx, resource, number, reason) }
+	if i.b.evict == nil {
+		return rest()
+	}
+	return i.b.evict(ctx, resource, rest)
+}
+
+func (i bubbleIssuer) Status(ctx context.Context, resource string) (locking.Status, error) {
+	rest := func() (locking.Status, error) { return i.Issuer.Status(ctx, resource) }
+	if i.b.status == nil {
+		return rest()
+	}
+	return i.b.status(ctx, resource, rest)
 }
 
 // send is one request.

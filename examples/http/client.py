@@ -3,6 +3,7 @@
     FENCEGATE_URL=http://127.0.0.1:8080 python3 client.py
 """
 
+import http.client
 import json
 import os
 import re
@@ -29,7 +30,8 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None  # a token goes to the gateway, and to nobody else
 
 
-opener = urllib.request.build_opener(NoRedirect)
+opener = urllib.request.build_opener(NoRedirect, urllib.request.ProxyHandler({}))  # nor to a proxy
+NO_REPLY = (OSError, http.client.HTTPException)  # none, or half of one
 
 
 def call(method, path, token=None, body=None, json_body=None, wait=0):
@@ -69,7 +71,7 @@ class Lease:
             try:
                 reply = json.loads(call("POST", self.path + "/lock", json_body=request, wait=wait))
                 break
-            except OSError:  # no reply
+            except NO_REPLY:
                 if attempt == 3:
                     raise
         self.token, self.number = reply["token"], reply["number"]
@@ -88,7 +90,7 @@ class Lease:
                 if e.status == 412:  # lost: let the work end at its next look
                     self.deadline = 0
                     return
-            except OSError:
+            except NO_REPLY:
                 pass  # try again; the deadline stands
 
     def trusted(self):

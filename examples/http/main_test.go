@@ -4,11 +4,14 @@ package http_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -25,6 +28,18 @@ const root = "../.."
 // start serves a gateway on this machine, and returns its URL.
 func start(t *testing.T, keys apikey.Ring) string {
 	t.Helper()
+	return serve(t, newGateway(t, keys))
+}
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func newGateway(t *testing.T, keys apikey.Ring) http.Handler {
+	t.Helper()
 	store, err := storage.New(memstore.New(nil), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -37,9 +52,7 @@ func start(t *testing.T, keys apikey.Ring) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(g)
-	t.Cleanup(srv.Close)
-	return srv.URL
+	return g
 }
 
 // run runs a program in the project's root.
@@ -133,6 +146,43 @@ func TestWithAKey(t *testing.T) {
 				t.Errorf("with a wrong key: got %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestPythonHalfReplies: a reply that is cut off is none: the lock is asked for again, with the same
+// grant id, and renewals go on. And no token goes to a proxy.
+func TestPythonHalfReplies(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil)
+	var mu sync.Mutex // guards cut
+	cut := map[string]bool{}
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		first := !cut[r.Method]
+		cut[r.Method] = true
+		mu.Unlock()
+		if !first || r.Method != http.MethodPost && r.Method != http.MethodPatch {
+			g.ServeHTTP(w, r)
+			return
+		}
+		g.ServeHTTP(httptest.NewRecorder(), r)
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, "{")
+		_ = http.NewResponseController(w).Flush() // else nothing of it is sent
+		panic(http.ErrAbortHandler)
+	}))
+	out := run(t, []string{"FENCEGATE_URL=" + url, "PYTHONPATH=examples/http", "http_proxy=http://127.0.0.1:1", "no_proxy=", "NO_PROXY="},
+		"python3", "-c", `
+import client, time
+with client.Lease("a", ttl=1.5) as lease:
+    end = time.monotonic() + 20
+    first = lease.deadline
+    while lease.deadline == first and time.monotonic() < end:
+        time.sleep(0.05)
+    print(lease.number, lease.deadline > first)
+`)
+	if out != "1 True\n" {
+		t.Errorf("got %s", out)
 	}
 }
 

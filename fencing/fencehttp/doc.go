@@ -21,7 +21,7 @@
 // # Guarantees
 //
 // A token is sent to the hosts that [Transport.Allow] names and to nobody else, also where one
-// of them redirects. A token never comes to stand for another resource: what does not fit
+// of them redirects, and also one that a request had before it came to the transport. A token never comes to stand for another resource: what does not fit
 // together is refused. Errors and problems show no secret.
 //
 // # What is not guaranteed

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 	"testing"
@@ -238,7 +239,7 @@ func TestTransportRefuses(t *testing.T) {
 	if len(got) > 0 {
 		t.Error("something was sent")
 	}
-	// What the caller has set is left as it is.
+	// What the caller has set is sent in place of what the context has.
 	req, err := http.NewRequestWithContext(fencing.NewContext(t.Context(), coupon), http.MethodGet, srv.URL, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +252,92 @@ func TestTransportRefuses(t *testing.T) {
 	_ = resp.Body.Close()
 	if g := <-got; g != (seen{token: order.Text()}) {
 		t.Errorf("got %v, want the caller's own header alone", g)
+	}
+}
+
+// TestTransportTakesTokensOut: headers that a request has already, its caller's or those that a proxy
+// passes on, go where tokens may go, and nowhere else.
+func TestTransportTakesTokensOut(t *testing.T) {
+	t.Parallel()
+	friend, atFriend := listen(t)
+	other, atOther := listen(t)
+	one := seen{coupon.Text(), "coupon:42"}
+	onlyFriend := func(u *url.URL) bool { return "http://"+u.Host == friend.URL }
+	all := func(*url.URL) bool { return true }
+	from := func(srv *httptest.Server) string { return friend.URL + "?to=" + url.QueryEscape(srv.URL) }
+	for _, tc := range []struct {
+		name    string
+		allow   func(*url.URL) bool
+		url     string
+		friends []seen
+		others  []seen
+	}{
+		{"a friend", onlyFriend, friend.URL, []seen{one}, nil},
+		{"not a friend", onlyFriend, other.URL, nil, []seen{{}}},
+		{"nobody is allowed", nil, other.URL, nil, []seen{{}}},
+		{"redirected away", onlyFriend, from(other), []seen{one}, []seen{{}}},
+		{"redirected away, though allowed", all, from(other), []seen{one}, []seen{{}}},
+		{"redirected within", onlyFriend, from(friend), []seen{one, one}, nil},
+	} {
+		for _, ctx := range []context.Context{t.Context(), fencing.NewContext(t.Context(), order)} {
+			for _, names := range [][2]string{
+				{fencehttp.HeaderToken, fencehttp.HeaderResource}, {strings.ToLower(fencehttp.HeaderToken), "FENCING-RESOURCE"},
+			} {
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, tc.url, strings.NewReader("x"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header = http.Header{names[0]: {coupon.Text()}, names[1]: {"coupon:42"}, "X-Other": {"y"}}
+				resp, err := (&http.Client{Transport: &fencehttp.Transport{Allow: tc.allow}}).Do(req)
+				if err != nil {
+					t.Fatalf("%s: %v", tc.name, err)
+				}
+				_ = resp.Body.Close()
+				if len(req.Header) != 3 {
+					t.Errorf("%s: the caller's request has changed", tc.name)
+				}
+				wantSeen(t, tc.name+", at the friend's", atFriend, tc.friends)
+				wantSeen(t, tc.name+", elsewhere", atOther, tc.others)
+			}
+		}
+	}
+
+	// A proxy between them: what came in does not go out to others.
+	target, err := url.Parse(other.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(fencehttp.Handler(&httputil.ReverseProxy{
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
+		Transport: &fencehttp.Transport{Allow: onlyFriend},
+	}, nil))
+	t.Cleanup(proxy.Close)
+	req, err := http.NewRequestWithContext(fencing.NewContext(t.Context(), coupon), http.MethodGet, proxy.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&fencehttp.Transport{Allow: all}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	wantSeen(t, "behind a proxy", atOther, []seen{{}})
+}
+
+func wantSeen(t *testing.T, name string, at chan seen, want []seen) {
+	t.Helper()
+	for i, w := range want {
+		select {
+		case got := <-at:
+			if got != w {
+				t.Errorf("%s: request %d: got %v, want %v", name, i, got, w)
+			}
+		default:
+			t.Fatalf("%s: got %d requests, want %d", name, i, len(want))
+		}
+	}
+	if len(at) > 0 {
+		t.Fatalf("%s: unexpected requests", name)
 	}
 }
 

@@ -2,6 +2,7 @@ package fencehttp
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,8 +21,9 @@ const (
 const MaxTokens = 16
 
 // Transport is an [http.RoundTripper] that sends the tokens of the request's context (see
-// [fencing.NewContext]) along. A request that has a Fencing-Token header already is left as it
-// is. It is safe for concurrent use.
+// [fencing.NewContext]) along. A Fencing-Token header that a request has already goes in their
+// place, to the same hosts only: for the others both headers are taken out, whoever has set them. It
+// is safe for concurrent use.
 type Transport struct {
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper
@@ -40,7 +42,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		base = http.DefaultTransport
 	}
 	tokens := fencing.ContextTokens(r.Context())
-	if len(tokens) == 0 || len(r.Header.Values(HeaderToken)) > 0 || t.Allow == nil || !t.Allow(r.URL) || strayed(r) {
+	named := carries(r.Header, HeaderToken)
+	if len(tokens) == 0 && !named && !carries(r.Header, HeaderResource) {
+		return base.RoundTrip(r)
+	}
+	if t.Allow == nil || !t.Allow(r.URL) || strayed(r) {
+		return base.RoundTrip(without(r))
+	}
+	if len(tokens) == 0 || named {
 		return base.RoundTrip(r)
 	}
 	texts, resources, err := lists(tokens)
@@ -57,6 +66,28 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set(HeaderToken, texts)
 	r.Header.Set(HeaderResource, resources)
 	return base.RoundTrip(r)
+}
+
+// carries reports whether there is a header of this name, in whatever case a map may have it.
+func carries(h http.Header, name string) bool {
+	for k := range h {
+		if strings.EqualFold(k, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// without returns the request without tokens; the caller's stays as it is.
+func without(r *http.Request) *http.Request {
+	if !carries(r.Header, HeaderToken) && !carries(r.Header, HeaderResource) {
+		return r
+	}
+	r = r.Clone(r.Context())
+	maps.DeleteFunc(r.Header, func(k string, _ []string) bool {
+		return strings.EqualFold(k, HeaderToken) || strings.EqualFold(k, HeaderResource)
+	})
+	return r
 }
 
 func lists(tokens []fencing.Token) (texts, resources string, err error) {

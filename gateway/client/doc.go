@@ -19,6 +19,8 @@
 //     nothing every one is, at another replica if there is one. After an unknown outcome it
 //     is a grant with the same grant id, a renewal, a release, a read, a commit with a key;
 //     another commit, a put, an eviction and a raise are not, neither at another replica.
+//     Once an attempt is unknown, the call is, until the issuer or the store has answered:
+//     what refuses the repeat at a gateway's door says nothing of the attempt before.
 //   - Retry-After is honoured where no other replica can be asked, unless it is longer than
 //     the context lasts or than Options.Timeout: then the error is returned at once.
 //   - A grant whose reply was lost is asked for again and is the same hold. If that stays

@@ -105,14 +105,17 @@ type stream struct {
 
 // run makes one connection and yields its events. It reports whether there was one, and why there
 // is none any more.
-func (s *stream) run(ctx context.Context) (heard bool, _ error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (s *stream) run(caller context.Context) (heard bool, _ error) {
+	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	watch := time.AfterFunc(s.c.o.Timeout, cancel)
 	defer watch.Stop()
 	at := s.c.fleet.choose(true)
 	resp, err := s.connect(ctx, at)
 	if err != nil {
+		if s.last.status == 0 && !s.over && caller.Err() == nil { // who has gone says nothing of the replica
+			s.c.fleet.avoid(at, 0)
+		}
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
@@ -126,7 +129,7 @@ func (s *stream) run(ctx context.Context) (heard bool, _ error) {
 			if errors.Is(err, errEventTooLong) {
 				return true, s.hopeless(err)
 			}
-			if ctx.Err() != nil { // it was silent for too long
+			if ctx.Err() != nil && caller.Err() == nil { // it was silent for too long
 				s.c.fleet.avoid(at, 0)
 			}
 			return true, fencing.AsFailed(err)
@@ -163,7 +166,6 @@ func (s *stream) connect(ctx context.Context, at int) (*http.Response, error) {
 	client.Timeout = 0 // it would bound the whole stream
 	resp, err := client.Do(req)
 	if err != nil {
-		s.c.fleet.avoid(at, 0)
 		return nil, fencing.AsFailed(err)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -299,6 +299,64 @@ func TestEventsReconnect(t *testing.T) {
 	})
 }
 
+// TestEventsLeft: a stream that its reader ends, before or after it has begun, says nothing of the
+// replica; one that is silent does.
+func TestEventsLeft(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		begins bool
+		after  time.Duration // until the reader goes
+		want   string        // who is asked for a write then
+	}{
+		"no reply":         {false, time.Second, "a"},
+		"no event":         {true, time.Second, "a"},
+		"no reply in time": {false, 16 * time.Second, "b"},
+		"silence":          {true, 46 * time.Second, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				asked := ""
+				network := fakes{
+					"a": func(r *http.Request) reply {
+						if r.URL.Path != "/v1/events" {
+							asked += "a"
+							return written(r)
+						}
+						if !c.begins {
+							<-r.Context().Done()
+							return reply{err: r.Context().Err()}
+						}
+						pr, pw := io.Pipe()
+						context.AfterFunc(r.Context(), func() { _ = pw.CloseWithError(r.Context().Err()) })
+						return reply{status: http.StatusOK, header: map[string]string{"Content-Type": "text/event-stream"}, body: pr}
+					},
+					"b": func(r *http.Request) reply {
+						if r.URL.Path != "/v1/events" {
+							asked += "b"
+							return written(r)
+						}
+						<-r.Context().Done()
+						return reply{err: r.Context().Err()}
+					},
+				}
+				cl, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), c.after)
+				defer cancel()
+				for e, err := range cl.Events(ctx, client.EventsRequest{}) {
+					t.Errorf("got %v, %v, want nothing", e, err)
+				}
+				if _, err := cl.Store().Put(t.Context(), token, "a", nil); err != nil || asked != c.want {
+					t.Errorf("asked %q, %v, want %q", asked, err, c.want)
+				}
+			})
+		})
+	}
+}
+
 // FuzzEvents: whatever a stream contains, its events have ids that can be sent back, and reading
 // it ends.
 func FuzzEvents(f *testing.F) {

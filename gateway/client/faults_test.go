@@ -386,6 +386,67 @@ func TestRefusedAtTheDoorAfterAnUnknown(t *testing.T) {
 	}
 }
 
+// TestTurnedAwayAfterAnUnknown: the repeat of a call whose answer was lost is turned away at the door, by
+// another replica say. That says nothing of the first one, and nothing of what a grant has left.
+func TestTurnedAwayAfterAnUnknown(t *testing.T) {
+	t.Parallel()
+	tok := fencing.Token{Resource: "coupon:42", Number: 1, Grant: canary}
+	for name, call := range map[string]func(context.Context, *client.Client) error{
+		"grant": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Issuer().Grant(ctx, request("coupon:42"))
+			return err
+		},
+		"grant, given up": func(ctx context.Context, c *client.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			_, err := c.Issuer().Grant(ctx, request("coupon:42"))
+			return err
+		},
+		"renew": func(ctx context.Context, c *client.Client) error {
+			return c.Issuer().Renew(ctx, time.Minute, []fencing.Token{tok})[0]
+		},
+		"release": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Issuer().Release(ctx, tok)
+			return err
+		},
+		"fenced read": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Store().GetFenced(ctx, tok, "n")
+			return err
+		},
+		"commit": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Store().Commit(ctx, commit(tok, "order-7"))
+			return err
+		},
+		"one-call commit": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Store().CommitLocked(ctx, plus("order-7", "a"), nil)
+			return err
+		},
+	} {
+		for _, slug := range []string{
+			wire.SlugUnauthorized, wire.SlugForbidden, wire.SlugMalformed, wire.SlugInvalid, wire.SlugTooLarge,
+		} {
+			t.Run(name+" "+slug, func(t *testing.T) {
+				t.Parallel()
+				var n atomic.Int32
+				network := fakes{"a": func(r *http.Request) reply {
+					if n.Add(1) == 1 {
+						return reply{err: errLine}
+					}
+					return saysProblem(slug, "")(r)
+				}}
+				c, err := client.New("http://a", &client.Options{HTTPClient: &http.Client{Transport: network}, Cleanup: 60 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = call(t.Context(), c)
+				if fencing.OutcomeOf(err) != fencing.Unknown || !errors.Is(err, errLine) || n.Load() < 2 {
+					t.Errorf("got %v after %d requests, want the line's error, unknown", err, n.Load())
+				}
+			})
+		}
+	}
+}
+
 // TestExactCallsAreRepeated where their replies are lost.
 func TestExactCallsAreRepeated(t *testing.T) {
 	t.Parallel()

@@ -549,6 +549,33 @@ func TestDrainingReplicaIsLeft(t *testing.T) {
 	}
 }
 
+// TestRefusedBodyIsNoDraining: a server closes the connection after a body that it has not read.
+func TestRefusedBodyIsNoDraining(t *testing.T) {
+	t.Parallel()
+	asked := ""
+	network := fakes{
+		"a": func(r *http.Request) reply {
+			asked += "a"
+			w := saysProblem(wire.SlugTooLarge, "")(r)
+			w.closes = true
+			return w
+		},
+		"b": func(r *http.Request) reply { asked += "b"; return written(r) },
+	}
+	c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := c.Store().Put(t.Context(), token, "a", nil); fencing.OutcomeOf(err) != fencing.Refused {
+			t.Errorf("got %v, want refused", err)
+		}
+	}
+	if asked != "aa" {
+		t.Errorf("asked %s, want aa", asked)
+	}
+}
+
 // TestWaitOutlastsRestarts: who waits without end is sent away more often than requests are
 // repeated, and waits on, as long as it hears from the gateway in between.
 func TestWaitOutlastsRestarts(t *testing.T) {

@@ -20,7 +20,10 @@ type granting struct {
 	tries int       // how many more attempts may go wrong
 	pause time.Duration
 	wrong error // what the last attempt that went wrong said
-	left  bool  // the gateway may hold something for r.Grant
+
+	// unknown is of an attempt that may have left something for r.Grant, nil for none. Only who
+	// knows the lock can say that it has not; a refusal at the door does not.
+	unknown error
 }
 
 // Grant implements [locking.Issuer]. The grant id is chosen before the first sending, so
@@ -66,7 +69,7 @@ func (g *granting) after(ctx context.Context, a answer, err error, early time.Du
 	_, held := errors.AsType[*locking.HeldError](err)
 	switch {
 	case held:
-		g.left = false // another has the lock, so this grant has not
+		g.unknown = nil // another has the lock, so this grant has not
 		// A wait may outlast any number of restarts, as long as it gets on in between.
 		g.tries, g.pause = g.i.c.o.Retries, firstPause
 		if g.r.Wait >= 0 && time.Since(g.first) >= g.r.Wait {
@@ -84,24 +87,26 @@ func (g *granting) after(ctx context.Context, a answer, err error, early time.Du
 			return false, err
 		}
 		g.tries--
-		g.r.Grant, g.left = fencing.NewGrant(), false
-		return true, nil
-	case fencing.OutcomeOf(err) == fencing.Refused:
-		return false, err
-	}
-	g.wrong = err
-	g.left = g.left || fencing.OutcomeOf(err) == fencing.Unknown
-	if g.tries > 0 && g.i.c.rest(ctx, a, &g.pause) {
-		g.tries--
+		g.r.Grant, g.unknown = fencing.NewGrant(), nil
 		return true, nil
 	}
-	if !g.left {
+	if o := fencing.OutcomeOf(err); o != fencing.Refused {
+		g.wrong = err
+		if o == fencing.Unknown {
+			g.unknown = err
+		}
+		if g.tries > 0 && g.i.c.rest(ctx, a, &g.pause) {
+			g.tries--
+			return true, nil
+		}
+	}
+	if g.unknown == nil {
 		return false, err
 	}
 	if g.i.free(ctx, g.r) && ctx.Err() != nil {
 		return false, ended(ctx)
 	}
-	return false, err
+	return false, g.unknown
 }
 
 // ask sends one lock request.
@@ -140,11 +145,11 @@ func (i *Issuer) free(ctx context.Context, r locking.Request) bool {
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		granted, a, err := i.ask(ctx, r, 0)
-		switch fencing.OutcomeOf(err) {
-		case fencing.Applied:
+		if err == nil {
 			_, err := i.Release(ctx, granted.Token)
 			return err == nil
-		case fencing.Refused:
+		}
+		if errors.Is(err, locking.ErrHeld) || errors.Is(err, locking.ErrLost) {
 			return true // held by another, or ended
 		}
 		if ctx.Err() != nil || !i.c.fleet.another(a.at) && !sleep(ctx, pause) {

@@ -12,32 +12,45 @@ import (
 	"github.com/fencegate/fencegate/storage"
 )
 
-// CommitLocked is a commit without tokens: the gateway takes the locks of its resources, waits up
-// to wait (0 or more) for those that others hold, commits, and frees them, all in one call. Those
-// that come together share a lock's grant. It is for changes that need no reading first, or whose
-// reading is in them: an Add with its minimum, a Require of a version.
+// LockOptions tunes [Store.CommitLocked]. The zero value is the default.
+type LockOptions struct {
+	// Wait is how long to wait for locks that others hold, 0 or more. Default: not at all.
+	Wait time.Duration
+	// Label tells people who holds the locks meanwhile: at most 200 characters of printable ASCII.
+	// Commits that share a grant have the label of one of them. Default: none.
+	Label string
+}
+
+// CommitLocked is a commit without tokens: the gateway takes the locks of its resources, waits for
+// those that others hold, commits, and frees them, all in one call; l may be nil. Those of one
+// resource that come together share a grant; one of several resources has grants of its own. It is
+// for changes that need no reading first, or whose reading is in them: an Add with its minimum, a
+// Require of a version.
 //
 // With a key it is sent until it is answered, or has been sent Options.Retries times more after
 // attempts that went wrong. Without one it is carried out at most once: after an unknown outcome,
 // whoever knows what the commit means must look before it is sent again. Errors: those of
 // [storage.Store.Commit] but for a stale token, which is the gateway's to deal with; a
 // [*locking.HeldError] when the wait is over, and nothing was written.
-func (s *Store) CommitLocked(ctx context.Context, c storage.Commit, wait time.Duration) (storage.Result, error) {
+func (s *Store) CommitLocked(ctx context.Context, c storage.Commit, l *LockOptions) (storage.Result, error) {
+	if l == nil {
+		l = &LockOptions{}
+	}
 	if len(c.Tokens) > 0 {
 		return storage.Result{}, &fencing.InvalidError{What: "commit", Allowed: "no tokens: the gateway takes the locks"}
 	}
-	if wait < 0 {
-		return storage.Result{}, &fencing.InvalidError{What: "wait", Got: wait.String(), Allowed: "0s or more"}
+	if l.Wait < 0 {
+		return storage.Result{}, &fencing.InvalidError{What: "wait", Got: l.Wait.String(), Allowed: "0s or more"}
 	}
 	body, err := commitBody(c)
 	if err != nil {
 		return storage.Result{}, err
 	}
-	o := onecall{c: s.c, key: c.Key, body: body, end: time.Now().Add(wait), pause: firstPause, tries: s.c.o.Retries}
+	o := onecall{c: s.c, key: c.Key, body: body, end: time.Now().Add(l.Wait), pause: firstPause, tries: s.c.o.Retries}
 	for {
 		var m wire.CommitReply
 		left := min(s.c.o.MaxWait, max(0, time.Until(o.end)))
-		o.body.Lock = &wire.CommitLock{Wait: wire.Span(left)}
+		o.body.Lock = &wire.CommitLock{Wait: wire.Span(left), Label: l.Label}
 		sent := time.Now()
 		a, err := s.c.attempt(ctx, call{
 			method: http.MethodPost, path: "/v1/commits", body: o.body, idempotency: c.Key, wait: left, want: http.StatusOK, into: &m,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/client"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/storage"
@@ -40,11 +41,11 @@ func TestCommitLocked(t *testing.T) {
 	t.Parallel()
 	l := &line{}
 	r := newRig(t, over(t, l))
-	res, err := r.Store().CommitLocked(t.Context(), plus("", "a", "b"), 0)
+	res, err := r.Store().CommitLocked(t.Context(), plus("", "a", "b"), nil)
 	if err != nil || len(res.Ops) != 2 || res.Ops[1] != (storage.OpResult{Version: 1, Counter: 1}) || res.Replayed {
 		t.Errorf("got %+v, %v", res, err)
 	}
-	_, err = r.Store().CommitLocked(t.Context(), storage.Commit{Ops: []storage.Op{storage.Add("a", "n", -2, 0)}}, 0)
+	_, err = r.Store().CommitLocked(t.Context(), storage.Commit{Ops: []storage.Op{storage.Add("a", "n", -2, 0)}}, nil)
 	if refused, ok := errors.AsType[*storage.RefusedError](err); !ok || refused.Have != 1 || refused.Want != 0 || !errors.Is(err, storage.ErrBelowMinimum) {
 		t.Errorf("got %v, want below minimum", err)
 	}
@@ -54,12 +55,15 @@ func TestCommitLocked(t *testing.T) {
 		"tokens": func() error {
 			c := plus("", "a")
 			c.Tokens = []fencing.Token{tok}
-			_, err := r.Store().CommitLocked(t.Context(), c, 0)
+			_, err := r.Store().CommitLocked(t.Context(), c, nil)
 			return err
 		},
-		"wait":     func() error { _, err := r.Store().CommitLocked(t.Context(), plus("", "a"), -1); return err },
-		"key":      func() error { _, err := r.Store().CommitLocked(t.Context(), plus("a b", "a"), 0); return err },
-		"resource": func() error { _, err := r.Store().CommitLocked(t.Context(), plus("", "a/b"), 0); return err },
+		"wait": func() error {
+			_, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Wait: -1})
+			return err
+		},
+		"key":      func() error { _, err := r.Store().CommitLocked(t.Context(), plus("a b", "a"), nil); return err },
+		"resource": func() error { _, err := r.Store().CommitLocked(t.Context(), plus("", "a/b"), nil); return err },
 	} {
 		if err := try(); !errors.Is(err, fencing.ErrInvalid) || fencing.OutcomeOf(err) != fencing.Refused {
 			t.Errorf("%s: got %v, want invalid", name, err)
@@ -72,6 +76,38 @@ func TestCommitLocked(t *testing.T) {
 	r.wantFree(t, "b")
 }
 
+// TestCommitLockedLabel: others see it while the locks are held.
+func TestCommitLockedLabel(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	seen := ""
+	r = newRig(t, setup{store: func(s gateway.Store) gateway.Store {
+		return lookingStore{s, func(ctx context.Context) {
+			if st, err := r.issuer.Status(ctx, "a"); err == nil && st.Held {
+				seen = st.Label
+			}
+		}}
+	}})
+	if _, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Label: "shop 7"}); err != nil || seen != "shop 7" {
+		t.Errorf("got the label %q, %v", seen, err)
+	}
+	_, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Label: "a\a"})
+	if !errors.Is(err, fencing.ErrInvalid) {
+		t.Errorf("got %v, want invalid", err)
+	}
+}
+
+// lookingStore calls look before every commit.
+type lookingStore struct {
+	gateway.Store
+	look func(context.Context)
+}
+
+func (s lookingStore) Commit(ctx context.Context, c storage.Commit) (storage.Result, error) {
+	s.look(ctx)
+	return s.Store.Commit(ctx, c)
+}
+
 // TestCommitLockedWaits: a wait that is longer than one request's is made of several, and ends
 // when it should.
 func TestCommitLockedWaits(t *testing.T) {
@@ -82,7 +118,7 @@ func TestCommitLockedWaits(t *testing.T) {
 	r := newRig(t, s)
 	g := grant(t, r.issuer, request("a"))
 	sent := time.Now()
-	_, err := r.Store().CommitLocked(t.Context(), plus("", "a"), 200*time.Millisecond)
+	_, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Wait: 200 * time.Millisecond})
 	held, ok := errors.AsType[*locking.HeldError](err)
 	if !ok || held.Number != 1 || held.Label != "tester" || held.Remaining <= 0 || fencing.OutcomeOf(err) != fencing.Refused {
 		t.Errorf("got %v, want held, and by whom", err)
@@ -94,7 +130,7 @@ func TestCommitLockedWaits(t *testing.T) {
 		t.Errorf("got %d requests, want several", n)
 	}
 	time.AfterFunc(300*time.Millisecond, func() { _, _ = r.issuer.Release(context.Background(), g.Token) })
-	if _, err := r.Store().CommitLocked(t.Context(), plus("", "a"), time.Minute); err != nil {
+	if _, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Wait: time.Minute}); err != nil {
 		t.Error(err)
 	}
 	r.wantCounter(t, "a", "1")
@@ -102,7 +138,7 @@ func TestCommitLockedWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	g = grant(t, r.issuer, request("a"))
-	if _, err := r.Store().CommitLocked(ctx, plus("", "a"), time.Minute); err == nil || errors.Is(err, locking.ErrLost) {
+	if _, err := r.Store().CommitLocked(ctx, plus("", "a"), &client.LockOptions{Wait: time.Minute}); err == nil || errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v after the context ended", err)
 	}
 	_, _ = r.issuer.Release(t.Context(), g.Token)
@@ -119,7 +155,7 @@ func TestCommitLockedLostReplies(t *testing.T) {
 		for i, faults := range [][]fault{{}, {loseReply}, {loseCall}, {loseReply, loseCall, loseReply}} {
 			l.spoil(faults...)
 			key := fmt.Sprint("order-", i)
-			res, err := r.Store().CommitLocked(t.Context(), plus(key, resources...), time.Second)
+			res, err := r.Store().CommitLocked(t.Context(), plus(key, resources...), &client.LockOptions{Wait: time.Second})
 			if err != nil || res.Ops[0].Counter != int64(i+1) {
 				t.Errorf("%v: got %+v, %v, want %d counted", faults, res, err, i+1)
 			}
@@ -128,7 +164,7 @@ func TestCommitLockedLostReplies(t *testing.T) {
 			}
 			// While somebody has the lock, the answer is to be had all the same.
 			g := grant(t, r.issuer, request(resources[0]))
-			if res, err := r.Store().CommitLocked(t.Context(), plus(key, resources...), 0); err != nil || !res.Replayed {
+			if res, err := r.Store().CommitLocked(t.Context(), plus(key, resources...), nil); err != nil || !res.Replayed {
 				t.Errorf("%v: got %+v, %v, want the answer on record", faults, res, err)
 			}
 			if _, err := r.issuer.Release(t.Context(), g.Token); err != nil {
@@ -137,7 +173,7 @@ func TestCommitLockedLostReplies(t *testing.T) {
 		}
 	}
 	l.spoil(loseReply, loseReply, loseReply, loseReply, loseReply)
-	if _, err := r.Store().CommitLocked(t.Context(), plus("order-9", "a"), 0); fencing.OutcomeOf(err) != fencing.Unknown {
+	if _, err := r.Store().CommitLocked(t.Context(), plus("order-9", "a"), nil); fencing.OutcomeOf(err) != fencing.Unknown {
 		t.Errorf("got %v, want unknown", err)
 	}
 	r.wantCounter(t, "a", "5")
@@ -146,14 +182,14 @@ func TestCommitLockedLostReplies(t *testing.T) {
 	// nothing of the first attempt, which may yet arrive.
 	g := grant(t, r.issuer, request("a"))
 	l.spoil(loseCall)
-	if _, err := r.Store().CommitLocked(t.Context(), plus("order-10", "a"), 0); fencing.OutcomeOf(err) != fencing.Unknown {
+	if _, err := r.Store().CommitLocked(t.Context(), plus("order-10", "a"), nil); fencing.OutcomeOf(err) != fencing.Unknown {
 		t.Errorf("got %v, want unknown", err)
 	}
 	_, _ = r.issuer.Release(t.Context(), g.Token)
 
 	for _, f := range []fault{loseReply, loseCall} {
 		l.spoil(f)
-		if _, err := r.Store().CommitLocked(t.Context(), plus("", "d"), time.Second); fencing.OutcomeOf(err) != fencing.Unknown || !errors.Is(err, errLine) {
+		if _, err := r.Store().CommitLocked(t.Context(), plus("", "d"), &client.LockOptions{Wait: time.Second}); fencing.OutcomeOf(err) != fencing.Unknown || !errors.Is(err, errLine) {
 			t.Errorf("without a key: got %v, want unknown", err)
 		}
 		if n, _ := l.counts(); n != 1 {
@@ -176,7 +212,7 @@ func TestCommitLockedImpatient(t *testing.T) {
 				resources := [][]string{{"a"}, {"a", "b"}}[k%2]
 				for n := 1; ; n++ {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n*n)*100*time.Microsecond)
-					_, err := r.Store().CommitLocked(ctx, plus(fmt.Sprintf("order-%d.%d", i, k), resources...), time.Minute)
+					_, err := r.Store().CommitLocked(ctx, plus(fmt.Sprintf("order-%d.%d", i, k), resources...), &client.LockOptions{Wait: time.Minute})
 					cancel()
 					if err == nil {
 						break

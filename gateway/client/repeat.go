@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway/wire"
+	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/storage"
 )
 
@@ -26,7 +27,9 @@ func (c *Client) attempt(ctx context.Context, k call) (answer, error) {
 		c.fleet.avoid(at, away)
 	case a.problem != nil && (a.problem.Slug() == wire.SlugDraining || a.problem.Slug() == wire.SlugOverloaded):
 		c.fleet.avoid(at, away)
-	case a.closes: // a gateway that drains serves what it can, and wants its clients to go elsewhere
+	case a.closes && a.problem == nil:
+		// A gateway that drains serves what it can, and wants its clients to go elsewhere. But a
+		// server also closes where it has refused a body that it did not read.
 		c.fleet.avoid(at, 0)
 	case err == nil || a.problem != nil:
 		c.fleet.answered(at)
@@ -59,7 +62,7 @@ func (c *Client) repeat(ctx context.Context, k call) (answer, error) {
 		// that the lock was free already.
 		freed := a.problem != nil && a.problem.Released != nil
 		if !again || freed || n == c.o.Retries || !c.rest(ctx, a, &pause) {
-			if unknown != nil && (o == fencing.Failed && !freed || o == fencing.Refused && k.idempotency != "" && !judged(err)) {
+			if unknown != nil && (o == fencing.Failed && !freed || o == fencing.Refused && !settled(err)) {
 				err = unknown
 			}
 			return a, err
@@ -68,6 +71,12 @@ func (c *Client) repeat(ctx context.Context, k call) (answer, error) {
 			unknown = err
 		}
 	}
+}
+
+// settled reports whether a refusal comes from behind the door, and so says what became of an attempt
+// before it.
+func settled(err error) bool {
+	return judged(err) || errors.Is(err, storage.ErrNotFound) || errors.Is(err, locking.ErrLost)
 }
 
 // judged reports whether a refusal of a commit comes from behind the look-up of its key. One that
