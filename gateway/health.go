@@ -80,6 +80,9 @@ func (g *Gateway) readyz(c echo.Context) error {
 		return err
 	}
 	if q.Has("verbose") && !g.privileged(c) {
+		if g.o.AdminApart && c.Echo() != g.admin {
+			return forbidden("the details are shown elsewhere", "listener", "the admin listener (fencegate serve --admin-listen)")
+		}
 		return forbidden("the details are not for everybody", "scope", apikey.Admin.String())
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)

@@ -44,16 +44,16 @@ func (c *commitCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
 	}
 	var m wire.Commit
 	if err := wire.Decode(data, &m); err != nil {
-		return usageError{fmt.Errorf("the commit: %w", err)}
+		return usageError{fmt.Errorf("the commit: %w", unread(err))}
 	}
 	com := storage.Commit{Ops: make([]storage.Op, len(m.Ops)), Key: c.IdempotencyKey}
 	for i, op := range m.Ops {
 		if com.Ops[i], err = op.Op(); err != nil {
-			return usageError{fmt.Errorf("operation %d: %w", i, err)}
+			return usageError{fmt.Errorf("operation %d: %w", i, unread(err))}
 		}
 	}
 	if com.Tokens, err = wire.ParseTokens(m.Tokens); err != nil {
-		return usageError{err}
+		return usageError{unread(err)}
 	}
 	var a alone
 	switch {
@@ -80,7 +80,7 @@ func (c *commitCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
 		return err
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, wire.FromResult(com.Ops, res))
+		return writes.printed(writeJSON(std.out, wire.FromResult(com.Ops, res)))
 	}
 	for i, op := range com.Ops {
 		if op.Kind == storage.KindAdd {
@@ -89,10 +89,18 @@ func (c *commitCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
 			_, err = fmt.Fprintf(std.out, "%s %s/%s: version %d\n", op.Kind, op.Resource, op.Key, res.Ops[i].Version)
 		}
 		if err != nil {
-			return err
+			return writes.printed(err)
 		}
 	}
 	return nil
+}
+
+// unread is an error of a message that was read here, and that no gateway has seen.
+func unread(err error) error {
+	if e, ok := errors.AsType[*wire.Error](err); ok && e.Problem.Detail != "" {
+		return errors.New(e.Problem.Detail)
+	}
+	return err
 }
 
 func (c *commitCmd) read(stdin io.Reader) ([]byte, error) {

@@ -71,6 +71,19 @@ func TestCompletes(t *testing.T) {
 	}
 }
 
+// TestCompletesWhenAsked leaves COMP_LINE in the environment: commands run all the same. Bash asks
+// with three arguments, of which the program's name is the first.
+func TestCompletesWhenAsked(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{"fencegate devel": {"version", "-o", "text"}, "records\n": {"./fencegate", "rec", "fencegate"}} {
+		cmd := command(t, args...)
+		cmd.Env = append(os.Environ(), "COMP_LINE=fencegate rec")
+		if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%q: %s, %v, want %q", args, out, err, want)
+		}
+	}
+}
+
 // TestEveryFlagHasAVariable looks at the flags of all commands.
 func TestEveryFlagHasAVariable(t *testing.T) {
 	t.Parallel()

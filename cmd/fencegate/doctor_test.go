@@ -20,6 +20,7 @@ func TestDoctorAsksGateways(t *testing.T) {
 	reader := strings.TrimPrefix(addKey(t, keys, apikey.Read), "Bearer ")
 	redis := testenv.StartRedis(t, nil)
 	r := startReplica(t, "--keys", keys, "--lock", "redis", "--redis-url", redis.URL(), "--store", "memory", "--drain-delay", "0s")
+	apart := startReplica(t, "--keys", keys, "--store", "memory", "--admin-listen", "127.0.0.1:0", "--drain-delay", "0s")
 	gone := "http://" + freePort(t)
 	for _, c := range []struct {
 		name, key string
@@ -32,6 +33,8 @@ func TestDoctorAsksGateways(t *testing.T) {
 			r.url + " store memory: 0 problems, 1 warning",
 		}},
 		{"reader", reader, exitFailed, []string{"--url", r.url}, []string{"gateway " + r.url + ": 1 problem", "admin"}},
+		{"not there", admin, exitFailed, []string{"--url", apart.url}, []string{"gateway " + apart.url + ": 1 problem", "want the admin listener"}},
+		{"there", admin, exitOK, []string{"--url", apart.adminURL}, []string{apart.adminURL + " lock memory: fine"}},
 		{"one of two", admin, exitUnavailable, []string{"--url", r.url + "," + gone}, []string{r.url + " lock redis: 0 problems", "gateway " + gone + ": 1 problem", "connection refused"}},
 		{"json", admin, exitOK, []string{"--url", r.url, "-o", "json"}, []string{`{"ok":true,"parts":[{"gateway":"` + r.url + `","part":"lock","kind":"redis","problems":[],"warnings":["Redis keeps`}},
 		{"both", admin, exitUsage, []string{"--url", r.url, "--store", "memory"}, []string{"which of the two"}},

@@ -111,7 +111,7 @@ func (c *evictCmd) one(ctx context.Context, k *kong.Context, std stdio) (err err
 		return changes.of(err)
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, evicted{Resource: c.Resource, Number: wire.Ptr(c.Number)})
+		return changes.printed(writeJSON(std.out, evicted{Resource: c.Resource, Number: wire.Ptr(c.Number)}))
 	}
 	fmt.Fprintf(std.err, "evicted: nothing is accepted with %v any more\n", token)
 	return nil
@@ -150,7 +150,7 @@ func (c *evictCmd) all(ctx context.Context, k *kong.Context, std stdio) (err err
 		return fmt.Errorf("%d marks were retired, not all, run it again: %w", n, err)
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, evicted{Marks: &n})
+		return changes.printed(writeJSON(std.out, evicted{Marks: &n}))
 	}
 	fmt.Fprintf(std.err, "done: %d marks retired; every token that was granted before is refused\n", n)
 	return nil

@@ -7,10 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -21,7 +20,7 @@ import (
 
 type execCmd struct {
 	Resource string         `arg:"" help:"What to lock: coupon:42, say."`
-	Command  []string       `arg:"" help:"The command and its arguments, behind --."`
+	Command  []string       `arg:"" name:"cmd" help:"The command and its arguments, behind --."`
 	TTL      time.Duration  `name:"ttl" default:"30s" env:"FENCEGATE_EXEC_TTL" help:"How long the lock outlives this process, should it fall silent, 100ms to 1h (default: ${default})."`
 	Wait     *time.Duration `env:"FENCEGATE_EXEC_WAIT" help:"How long to wait for the lock. Default: as long as it takes."`
 	Nonblock bool           `env:"FENCEGATE_EXEC_NONBLOCK" help:"Do not wait: --wait 0s."`
@@ -30,23 +29,36 @@ type execCmd struct {
 	targetFlags
 }
 
+const (
+	execName  = "fencegate exec"
+	execUsage = execName + " [flags] RESOURCE -- CMD [ARGS]"
+)
+
+var errNoDashes = errors.New("the command goes behind --: " + execUsage)
+
 // Help implements kong.HelpProvider.
 func (execCmd) Help() string {
-	return "The lock is renewed while the command runs, and freed after it, its token ended. The command finds the token in FENCING_TOKEN, " +
+	return "What stands behind -- is run as it is:\n\n" +
+		"  fencegate exec report:daily --nonblock -- /usr/local/bin/report --all\n" +
+		"  fencegate exec coupon:42 --ttl 10s -- sh -c 'fencegate records add coupon:42 stock -- -1'\n\n" +
+		"The lock is renewed while the command runs, and freed after it, its token ended. The command finds the token in FENCING_TOKEN, " +
 		"the resource in FENCING_RESOURCE, the token's number in FENCING_NUMBER and the gateway in FENCEGATE_URL: " +
 		"what it writes with them is refused once somebody else has the lock. " +
 		"Nobody can be kept from effects that no store checks: mail, payments, files." +
 		"\n\nWhere the lease is lost, the command gets SIGTERM, and SIGKILL after --grace. " +
 		"Signals to this process go on to the command; while it waits for the lock they end the waiting. " +
-		"On a terminal the command belongs to the same job, so that Ctrl-C and Ctrl-Z reach both, once each; " +
-		"without one it has a process group of its own, and what it started is signalled with it. " +
-		"If this process is killed, Linux kills the command; elsewhere the fence alone stops it." +
+		"Without a terminal the command has a process group of its own, and what it started is signalled with it. " +
+		"On a terminal it belongs to the same job, so that Ctrl-C and Ctrl-Z reach both, once each, and other signals go to the command alone; when the lease is lost there, " + lostOnTerminal +
+		"If this process is killed (kill -9), Linux kills the command, but not what it has started; elsewhere neither ends. The fence alone stops them." +
 		"\n\nExit status: the command's, or 128 and the number of the signal that ended it; 75 somebody else holds the lock, 77 the lease was lost, " +
 		"126 or 127 the command cannot be run or is not there; 1, 2 and 69 as everywhere." + targetHelp
 }
 
 // Run implements the command.
 func (c *execCmd) Run(ctx context.Context, k *kong.Context, std stdio) (err error) {
+	if i := slices.Index(k.Args, "--"); i < 0 || !slices.Equal(k.Args[i+1:], c.Command) {
+		return usageError{errNoDashes}
+	}
 	wait, err := c.check()
 	if err != nil {
 		return err
@@ -72,7 +84,9 @@ func (c *execCmd) Run(ctx context.Context, k *kong.Context, std stdio) (err erro
 	if err != nil {
 		return usageError{err}
 	}
-	lease, err := c.acquire(ctx, locker, sigs, wait == 0)
+	bound, cancel := t.bound(ctx, wait)
+	defer cancel()
+	lease, err := c.acquire(bound, locker, sigs, wait == 0)
 	if err != nil {
 		return err
 	}
@@ -220,22 +234,4 @@ func cannotRun(err error) error {
 		status = exitNoCommand
 	}
 	return statusError{status, fmt.Errorf("the command was not run: %w", err)}
-}
-
-// environment is the command's: ours, and the token. What says where other tokens are is left out.
-func (t *target) environment(token fencing.Token) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "FENCEGATE_TOKEN_FILE=") {
-			env = append(env, v)
-		}
-	}
-	env = append(env, envToken+"="+token.Text(), envResource+"="+token.Resource, envNumber+"="+strconv.FormatInt(token.Number, 10))
-	if len(t.where) > 0 {
-		env = append(env, "FENCEGATE_URL="+strings.Join(t.where, ","))
-	}
-	if path, err := filepath.Abs(t.keyFile); t.keyFile != "" && err == nil {
-		env = append(env, "FENCEGATE_API_KEY_FILE="+path)
-	}
-	return env
 }

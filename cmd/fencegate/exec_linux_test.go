@@ -52,6 +52,31 @@ func TestExecOnATerminal(t *testing.T) {
 	}
 }
 
+// TestExecLosesOnATerminal evicts a holder on a terminal, where its command leads no group: what it
+// has started is ended all the same.
+func TestExecLosesOnATerminal(t *testing.T) {
+	t.Parallel()
+	_, tty := newTerminal(t)
+	r := newRig(t, fencing.Strict)
+	w := wrap(t, r, `trap '' HUP # the terminal's end must not do it
+		sh -c 'trap "" TERM; echo $$ >stubborn; while :; do sleep 0.05; done' &
+		sh -c 'sh -c "echo \$\$ >grandchild; while :; do sleep 0.05; done"; :' &
+		echo $$ >child; while :; do sleep 0.05; done`, "--ttl", "1s", "--grace", "200ms")
+	w.Stdin = tty
+	w.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	w.begin(t)
+	for _, name := range []string{"child", "stubborn", "grandchild"} {
+		w.await(t, name)
+	}
+	if err := r.issuer.Evict(t.Context(), "coupon:42", r.status(t, "coupon:42").Number, "test"); err != nil {
+		t.Fatal(err)
+	}
+	w.ends(t, exitLost)
+	for _, name := range []string{"child", "stubborn", "grandchild"} {
+		w.gone(t, name)
+	}
+}
+
 // newTerminal returns the two ends of a pseudo-terminal.
 func newTerminal(t *testing.T) (keyboard, tty *os.File) {
 	t.Helper()

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// lostOnTerminal is what exec's help says of a command on a terminal.
+const lostOnTerminal = "only the command itself is ended: what it started goes on unless it ends with it. "
+
 // relayed begins to catch signals: here only an interrupt.
 func relayed() *signals {
 	s := &signals{c: make(chan os.Signal, 16)}

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 )
@@ -15,22 +15,18 @@ type signals struct{ c chan os.Signal }
 
 func (s *signals) stop() { signal.Stop(s.c) }
 
-// came returns a signal that has come already, or nil. Where one has ended ctx, it is on its way.
+// came returns a signal that has come already, or nil: also one that has ended ctx, perhaps before
+// these were caught.
 func (s *signals) came(ctx context.Context) os.Signal {
 	select {
 	case sig := <-s.c:
 		return sig
 	default:
 	}
-	if ctx.Err() == nil {
-		return nil
+	if e, ok := errors.AsType[arrived](context.Cause(ctx)); ok {
+		return e.sig
 	}
-	select {
-	case sig := <-s.c:
-		return sig
-	case <-time.After(time.Second):
-		return nil
-	}
+	return nil
 }
 
 // ended is the error of an exec that a signal ended before its command began; err is what

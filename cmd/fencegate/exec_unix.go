@@ -42,8 +42,9 @@ func signalNumber(sig os.Signal) int {
 // takes SIGTERM. Without a terminal the command leads a group of its own, which nobody but
 // this process signals.
 type child struct {
-	cmd   *exec.Cmd
-	group bool // it leads one
+	cmd    *exec.Cmd
+	group  bool          // it leads one
+	others []*os.Process // where it does not: what it had started when it was ended
 }
 
 func newChild(cmd *exec.Cmd) *child {
@@ -89,30 +90,47 @@ func foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// end asks the command to end itself, also where it is stopped.
-func (c *child) end() {
-	c.signal(syscall.SIGTERM)
-	c.signal(syscall.SIGCONT)
+// all signals the command and what it has started, as far as that is known.
+func (c *child) all(sig syscall.Signal) (reached bool) {
+	reached = c.signal(sig)
+	for _, p := range c.others {
+		reached = p.Signal(sig) == nil || reached
+	}
+	return reached
 }
 
-func (c *child) kill() { c.signal(syscall.SIGKILL) }
-
-// sweep is for what the command has left in its group: it is killed when kill says so, nil
-// meaning at once.
-func (c *child) sweep(kill <-chan time.Time) {
+// find looks for what the command has started, where no group holds it together.
+func (c *child) find() {
 	if !c.group {
-		return
+		c.others = append(c.others, descendants(c.cmd.Process.Pid)...)
 	}
+}
+
+// end asks the command to end itself, also where it is stopped.
+func (c *child) end() {
+	c.find()
+	c.all(syscall.SIGTERM)
+	c.all(syscall.SIGCONT)
+}
+
+func (c *child) kill() {
+	c.find()
+	c.all(syscall.SIGKILL)
+}
+
+// sweep is for what the command has left behind: it is killed when kill says so, nil meaning at
+// once.
+func (c *child) sweep(kill <-chan time.Time) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for kill != nil && c.signal(0) {
+	for kill != nil && c.all(0) {
 		select {
 		case <-kill:
 			kill = nil
 		case <-look.C:
 		}
 	}
-	c.kill()
+	c.all(syscall.SIGKILL)
 }
 
 // childStatus is what a shell would make of the command's end.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -164,6 +165,22 @@ func TestExecSignalWhileWaiting(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, patience, "the line to be empty", func() bool { return r.status(t, "coupon:42").Waiters == 0 })
+}
+
+// TestExecSignalBeforeAll is a signal that came before exec had begun to catch them.
+func TestExecSignalBeforeAll(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	bound, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	none := &signals{c: make(chan os.Signal)}
+	if sig := none.came(bound); sig != nil {
+		t.Errorf("%v came, want none", sig)
+	}
+	cancel(arrived{syscall.SIGTERM})
+	if sig := none.came(bound); sig != syscall.SIGTERM || !errors.Is(context.Cause(bound), context.Canceled) {
+		t.Errorf("%v came, want %v", sig, syscall.SIGTERM)
+	}
 }
 
 // TestExecForwardsSignals sends each signal to the wrapper: the command gets it, once.

@@ -69,14 +69,23 @@ func (e statusError) Error() string {
 func (e statusError) Unwrap() error { return e.err }
 
 // effect says what an operation does, for its errors: a script must know whether to repair.
-type effect struct{ nothing, perhaps string }
+type effect struct{ nothing, perhaps, done string }
 
 var (
 	reads   = effect{}
-	writes  = effect{"nothing was written", "it may have been written"}
-	grants  = effect{"nothing is held", "the lock may be held until its lease time is over"}
-	changes = effect{"nothing was changed", "it may have been changed"}
+	writes  = effect{"nothing was written", "it may have been written", "it was written"}
+	grants  = effect{nothing: "nothing is held", perhaps: "the lock may be held until its lease time is over"}
+	changes = effect{"nothing was changed", "it may have been changed", "it was done"}
 )
+
+// printed is the error of an operation that was carried out, and whose result was then printed
+// with err.
+func (e effect) printed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &operationError{fmt.Errorf("%s, but the result could not be printed: %w", e.done, err), e.done}
+}
 
 // of is the error of an operation on a gateway, a lock or a store: its exit status hangs on
 // what it was, and its text says whether anything happened.
@@ -156,8 +165,8 @@ func exitStatus(err error) int {
 // grantLike is what may be a grant id: somebody may have given a token as an argument.
 var grantLike = regexp.MustCompile(fmt.Sprintf("[A-Z2-7]{%d,}", fencing.GrantLen))
 
-// report tells the user of an error.
-func report(w io.Writer, err error) {
+// report tells the user of an error of a command, such as "fencegate lock acquire".
+func report(w io.Writer, err error, command string) {
 	text := err.Error()
 	if e, ok := errors.AsType[statusError](err); ok {
 		if e.err == nil {
@@ -172,6 +181,6 @@ func report(w io.Writer, err error) {
 	}
 	fmt.Fprintln(w, "fencegate:", grantLike.ReplaceAllString(text, "[hidden]"))
 	if exitStatus(err) == exitUsage {
-		fmt.Fprintln(w, `Run "fencegate --help" for what is allowed.`)
+		fmt.Fprintf(w, "Run \"%s --help\" for what is allowed.\n", command)
 	}
 }

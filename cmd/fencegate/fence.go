@@ -154,7 +154,7 @@ func (c *fenceRaiseCmd) Run(ctx context.Context, k *kong.Context, std stdio) (er
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	if t.local != nil && t.local.Mode() != fencing.Classic {
-		return changes.of(wire.NewError(wire.SlugRaiseForbidden, ""))
+		return statusError{exitRefused, errors.New("a strict store takes no number from outside, or --mode classic is missing; nothing was changed")}
 	}
 	bound, cancel := t.bound(ctx, 0)
 	defer cancel()
@@ -162,7 +162,7 @@ func (c *fenceRaiseCmd) Run(ctx context.Context, k *kong.Context, std stdio) (er
 		return changes.of(err)
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, wire.Fence{Number: wire.Int(token.Number)})
+		return changes.printed(writeJSON(std.out, wire.Fence{Number: wire.Int(token.Number)}))
 	}
 	fmt.Fprintf(std.err, "raised: every token of %s below %d is refused\n", token.Resource, token.Number)
 	return nil

@@ -67,14 +67,22 @@ func showKey(e apikey.Entry, text string) shownKey {
 	return s
 }
 
-// printNew prints a new key: the text alone on stdout, so that a script can take it.
-func (f keysFlags) printNew(std stdio, e apikey.Entry, text string) error {
-	fmt.Fprintf(std.err, "key %s is in %s; its text is shown this once\n", e.ID, f.File)
+// printNew prints a new key: the text alone on stdout, so that a script can take it. A key whose
+// text nobody has is taken away again.
+func (f keysFlags) printNew(ctx context.Context, std stdio, e apikey.Entry, text string) (err error) {
 	if f.Output == "json" {
-		return writeJSON(std.out, showKey(e, text))
+		err = writeJSON(std.out, showKey(e, text))
+	} else {
+		_, err = fmt.Fprintln(std.out, text)
 	}
-	_, err := fmt.Fprintln(std.out, text)
-	return err
+	if err != nil {
+		if removed := apikey.Remove(context.WithoutCancel(ctx), f.File, e.ID); removed != nil {
+			return fmt.Errorf("key %s is in %s, but its text could not be printed (%w), and it could not be removed again: %w", e.ID, f.File, err, removed)
+		}
+		return fmt.Errorf("the new key %s could not be printed, and was removed again: %w", e.ID, err)
+	}
+	fmt.Fprintf(std.err, "key %s is in %s; its text is shown this once\n", e.ID, f.File)
+	return nil
 }
 
 // explain gives an error of the file its exit status.
@@ -115,7 +123,7 @@ func (c *keysAddCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return c.explain("", err)
 	}
-	return c.printNew(std, e, text)
+	return c.printNew(ctx, std, e, text)
 }
 
 // parseExpiry reads an age or a time, which must lie ahead.
@@ -198,7 +206,7 @@ func (c *keysRotateCmd) Run(ctx context.Context, std stdio) error {
 		return c.explain(c.ID, err)
 	}
 	fmt.Fprintf(std.err, "key %s expires after %v at the latest\n", c.ID, c.Grace)
-	return c.printNew(std, e, text)
+	return c.printNew(ctx, std, e, text)
 }
 
 type keysRemoveCmd struct {
@@ -213,9 +221,9 @@ func (c *keysRemoveCmd) Run(ctx context.Context, std stdio) error {
 	}
 	fmt.Fprintf(std.err, "key %s was removed; a running gateway refuses it within a second or so\n", c.ID)
 	if c.Output == "json" {
-		return writeJSON(std.out, struct {
+		return changes.printed(writeJSON(std.out, struct {
 			Removed string `json:"removed"`
-		}{c.ID})
+		}{c.ID}))
 	}
 	return nil
 }

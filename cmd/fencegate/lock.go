@@ -122,7 +122,7 @@ func (c *lockRenewCmd) Run(ctx context.Context, k *kong.Context, std stdio) (err
 	}
 	left := c.TTL - time.Since(called)
 	if c.Output == "json" {
-		return writeJSON(std.out, wire.RenewReply{Number: wire.Int(token.Number), ExpiresIn: wire.Duration(left)})
+		return changes.printed(writeJSON(std.out, wire.RenewReply{Number: wire.Int(token.Number), ExpiresIn: wire.Duration(left)}))
 	}
 	fmt.Fprintf(std.err, "renewed: %v is held for %v at least\n", token, left.Round(time.Millisecond))
 	return nil
@@ -137,7 +137,7 @@ type lockReleaseCmd struct {
 
 // Help implements kong.HelpProvider.
 func (lockReleaseCmd) Help() string {
-	return "The store accepts nothing with the token any more, and the next in line gets the lock. That the lock had ended before is no error." +
+	return "The store accepts nothing with the token any more, and the next in line gets the lock. That the token held nothing any more is no error." +
 		handHelp + targetHelp
 }
 
@@ -165,10 +165,10 @@ func (c *lockReleaseCmd) Run(ctx context.Context, k *kong.Context, std stdio) (e
 		return changes.of(err)
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, wire.ReleaseReply{Released: freed})
+		return changes.printed(writeJSON(std.out, wire.ReleaseReply{Released: freed}))
 	}
 	if !freed {
-		fmt.Fprintln(std.err, "the lock of", token, "had ended before")
+		fmt.Fprintf(std.err, "nothing to release: this token, %v, held nothing any more\n", token)
 	}
 	return nil
 }

@@ -16,9 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -53,15 +56,15 @@ type cli struct {
 // run carries out one command line and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away ends a command by an error, and tidily
-	ctx, stop := signal.NotifyContext(context.Background(), ending()...)
+	ctx, stop := untilSignal()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 
 	var help helpShown
 	parser := kong.Must(&cli{},
 		kong.Name("fencegate"),
 		kong.Description("A fenced storage gateway: locks that issue fencing tokens, and stores that refuse the stale ones.\n\n"+exitHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.Help(printHelp),
 		kong.Vars{"pause": defaultPause(story.CanSignal)},
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { panic(&help) }),
@@ -73,7 +76,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 			panic(v)
 		}
 	}()
-	kongcompletion.Register(parser) // answers a shell that asks what may come next, and ends
+	if completing(args) {
+		kongcompletion.Register(parser) // answers what may come next, and ends
+	}
 	switch {
 	case len(args) == 0, len(args) == 1 && args[0] == "help":
 		args = []string{"--help"}
@@ -81,12 +86,19 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 		args = []string{"version"}
 	}
 	k, err := parser.Parse(args)
-	if err != nil {
+	command := selected(k, err)
+	_, unprinted := errors.AsType[*fs.PathError](err) // the help
+	switch {
+	case unprinted:
+	case err != nil:
+		if command == execName && (!slices.Contains(args, "--") || strings.HasPrefix(err.Error(), "unexpected argument")) {
+			err = fmt.Errorf("%w (%w)", errNoDashes, err)
+		}
 		if negative.MatchString(err.Error()) {
 			err = fmt.Errorf("%w; a negative number goes behind --", err)
 		}
 		err = usageError{err}
-	} else {
+	default:
 		err = k.Run()
 	}
 	if _, told := errors.AsType[cutOff](err); err != nil && ctx.Err() != nil && !told {
@@ -94,9 +106,29 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	}
 	status = exitStatus(err)
 	if err != nil {
-		report(stderr, err)
+		report(stderr, err, command)
 	}
 	return status
+}
+
+// selected names the command that was parsed, or that parsing came to.
+func selected(k *kong.Context, err error) string {
+	if e, ok := errors.AsType[*kong.ParseError](err); ok {
+		k = e.Context
+	}
+	if k == nil || k.Selected() == nil {
+		return "fencegate"
+	}
+	return k.Selected().FullPath()
+}
+
+// printHelp is the help text. The usage of exec is its own: the parser knows nothing of --.
+func printHelp(o kong.HelpOptions, k *kong.Context) error {
+	if selected(k, nil) == execName {
+		o.NoAppSummary = true
+		fmt.Fprintln(k.Stdout, "Usage:", execUsage)
+	}
+	return kong.DefaultHelpPrinter(o, k)
 }
 
 // negative is what the parser says of a negative number, which it takes for a flag.
@@ -110,6 +142,34 @@ func ending() []os.Signal {
 	}
 	return []os.Signal{os.Interrupt, syscall.SIGTERM}
 }
+
+// untilSignal returns a context that a signal ends, with the signal as its cause. A second one
+// ends the process.
+func untilSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, ending()...)
+	go func() {
+		select {
+		case sig := <-c:
+			signal.Stop(c)
+			cancel(arrived{sig})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(c)
+		cancel(nil)
+	}
+}
+
+// arrived is the cause of a context that a signal has ended.
+type arrived struct{ sig os.Signal }
+
+func (a arrived) Error() string { return a.sig.String() + " signal received" }
+
+// Is makes it a cancellation, as that of signal.NotifyContext is one.
+func (arrived) Is(target error) bool { return target == context.Canceled }
 
 // helpShown ends a run after kong has printed a help text.
 type helpShown struct{ _ byte }

@@ -62,6 +62,19 @@ func migrateError(err error) error {
 
 type migrateUpCmd struct {
 	databaseFlag
+	outputFlag
+}
+
+// printSteps prints what was done as JSON, if that is wanted.
+func (f outputFlag) printSteps(std stdio, what string, done []migrations.Migration) error {
+	if f.Output != "json" {
+		return nil
+	}
+	names := make([]string, len(done))
+	for i, s := range done {
+		names[i] = s.Name
+	}
+	return changes.printed(writeJSON(std.out, map[string][]string{what: names}))
 }
 
 // Run implements the command.
@@ -77,12 +90,13 @@ func (c *migrateUpCmd) Run(ctx context.Context, std stdio) error {
 		if len(done) == 0 {
 			fmt.Fprintf(std.err, "nothing to do: the database is at version %d, the newest\n", migrations.Latest(m.Dialect()))
 		}
-		return nil
+		return c.printSteps(std, "applied", done)
 	})
 }
 
 type migrateDownCmd struct {
 	databaseFlag
+	outputFlag
 	Steps   int  `default:"1" env:"FENCEGATE_MIGRATE_STEPS" help:"How many steps, at most (default: ${default})."`
 	Destroy bool `env:"FENCEGATE_MIGRATE_DESTROY" help:"Take a step back also where that destroys marks, counters or records for good."`
 }
@@ -103,10 +117,13 @@ func (c *migrateDownCmd) Run(ctx context.Context, std stdio) error {
 		if _, ok := errors.AsType[*migrations.DestroysError](err); ok {
 			return fmt.Errorf("%w: add --destroy if that is what you want", err)
 		}
-		if err == nil && len(done) == 0 {
+		if err != nil {
+			return err
+		}
+		if len(done) == 0 {
 			fmt.Fprintln(std.err, "nothing to do: the database has no step")
 		}
-		return err
+		return c.printSteps(std, "taken_back", done)
 	})
 }
 
@@ -223,6 +240,7 @@ func (c *migrateShowCmd) Run(_ context.Context, std stdio) error {
 
 type migrateForceCmd struct {
 	databaseFlag
+	outputFlag
 	To uint `arg:"" name:"version" help:"The version that the database really has; 0 for none."`
 }
 
@@ -240,6 +258,9 @@ func (c *migrateForceCmd) Run(ctx context.Context, std stdio) error {
 			return err
 		}
 		fmt.Fprintf(std.err, "the database is written down as version %d\n", c.To)
+		if c.Output == "json" {
+			return changes.printed(writeJSON(std.out, map[string]uint{"current": c.To}))
+		}
 		return nil
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fencegate/fencegate/locking/memlock"
 	"github.com/fencegate/fencegate/locking/pglock"
 	"github.com/fencegate/fencegate/locking/redislock"
+	"github.com/fencegate/fencegate/locking/redlock"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/memstore"
 	"github.com/fencegate/fencegate/storage/pgstore"
@@ -66,6 +67,31 @@ func (f backendFlags) settled() (backendFlags, error) {
 	return f, nil
 }
 
+// check says what cannot work, before anything is opened. f is settled.
+func (f backendFlags) check() error {
+	if f.Lock == "redis" || f.Store == "redis" {
+		if len(f.RedisURL) == 0 || f.RedisURL[0] == "" {
+			return usageError{errors.New("--redis-url is needed for --lock redis and --store redis")}
+		}
+		if _, err := redisOptions("--redis-url", f.RedisURL[0]); err != nil {
+			return err
+		}
+	}
+	if f.Lock == "postgres" || f.Store == "postgres" {
+		if _, err := f.postgresConfig(); err != nil {
+			return err
+		}
+	}
+	if f.Lock == "redlock" {
+		_, done, err := f.redlockFlags.open(redlock.Options{NodeTimeout: f.RedlockNodeTimeout}) // contacts nobody
+		if err != nil {
+			return err
+		}
+		return done()
+	}
+	return nil
+}
+
 // openTimeout is how long a server may take to answer before it counts as unavailable.
 const openTimeout = 10 * time.Second
 
@@ -100,6 +126,9 @@ func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
 		}
 	}()
 	if f, err = f.settled(); err != nil {
+		return nil, err
+	}
+	if err := f.check(); err != nil {
 		return nil, err
 	}
 	var client *redis.Client
@@ -159,10 +188,7 @@ func opening(err error) error {
 }
 
 func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, error) {
-	if len(f.RedisURL) == 0 || f.RedisURL[0] == "" {
-		return nil, usageError{errors.New("--redis-url is needed for --lock redis and --store redis")}
-	}
-	client, err := newRedis("--redis-url", f.RedisURL[0])
+	client, err := newRedis("--redis-url", f.RedisURL[0]) // check has seen that it is there
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +212,15 @@ func (f backendFlags) redis(ctx context.Context, o *opened) (*redis.Client, erro
 
 // newRedis makes the client of one server, which it does not contact.
 func newRedis(flag, raw string) (*redis.Client, error) {
+	opt, err := redisOptions(flag, raw)
+	if err != nil {
+		return nil, err
+	}
+	redis.SetLogger(silent{})
+	return redis.NewClient(opt), nil
+}
+
+func redisOptions(flag, raw string) (*redis.Options, error) {
 	opt, err := redis.ParseURL(raw)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
@@ -196,8 +231,7 @@ func newRedis(flag, raw string) (*redis.Client, error) {
 	opt.MaxRetries = -1 // a raise must not be sent twice
 	opt.DialerRetries = 1
 	opt.ContextTimeoutEnabled = true
-	redis.SetLogger(silent{})
-	return redis.NewClient(opt), nil
+	return opt, nil
 }
 
 func openRedislock(ctx context.Context, client *redis.Client, o *opened) (locking.Backend, error) {
@@ -223,13 +257,21 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-func (f backendFlags) postgres(ctx context.Context, o *opened) (*pgxpool.Pool, error) {
+func (f backendFlags) postgresConfig() (*pgxpool.Config, error) {
 	if f.PostgresURL == "" {
 		return nil, usageError{errors.New("--postgres-url is needed for --lock postgres and --store postgres")}
 	}
 	cfg, err := pgxpool.ParseConfig(f.PostgresURL)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--postgres-url: %w", err)}
+	}
+	return cfg, nil
+}
+
+func (f backendFlags) postgres(ctx context.Context, o *opened) (*pgxpool.Pool, error) {
+	cfg, err := f.postgresConfig()
+	if err != nil {
+		return nil, err
 	}
 	pgstore.Configure(cfg)
 	if f.wiring.connections > 0 && !strings.Contains(f.PostgresURL, "pool_max_conns") {

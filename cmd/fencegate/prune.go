@@ -22,6 +22,20 @@ type pruneCmd struct {
 	Lock         string        `enum:"none,postgres,redis,redlock,memory," default:"none" env:"FENCEGATE_LOCK" help:"Whose counters: postgres."`
 	PostgresURL  string        `placeholder:"URL" env:"FENCEGATE_POSTGRES_URL" help:"postgres://USER@HOST:PORT/NAME, for --store postgres and --lock postgres."`
 	SqlitePath   string        `placeholder:"FILE" env:"FENCEGATE_SQLITE_PATH" help:"The file of --store sqlite."`
+	outputFlag
+}
+
+// pruned is what is printed as JSON. What was left out is not in it.
+type pruned struct {
+	DryRun   bool       `json:"dry_run"` // dropped is then what could be
+	Marks    *prunedOne `json:"marks,omitempty"`
+	Counters *prunedOne `json:"counters,omitempty"`
+	Keys     *int       `json:"idempotency_keys,omitempty"` // whose answers were removed
+}
+
+type prunedOne struct {
+	Looked  int `json:"looked"`
+	Dropped int `json:"dropped"`
 }
 
 // Help implements kong.HelpProvider.
@@ -73,19 +87,28 @@ func (c *pruneCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, back.close()) }()
+	out := pruned{DryRun: c.DryRun}
 	if c.Store != "none" {
-		if err := c.prune(ctx, std, "marks", back.store); err != nil {
+		if out.Marks, err = c.prune(ctx, std, "marks", back.store); err != nil {
 			return err
 		}
 		// Behind the marks: one that was pruned no longer keeps its own.
-		if err := c.sweep(ctx, std, back.store); err != nil {
+		if out.Keys, err = c.sweep(ctx, std, back.store); err != nil {
 			return err
 		}
 	}
 	if c.Lock != "none" {
-		return c.prune(ctx, std, "counters", back.lock)
+		if out.Counters, err = c.prune(ctx, std, "counters", back.lock); err != nil {
+			return err
+		}
 	}
-	return nil
+	if c.Output != "json" {
+		return nil
+	}
+	if err = writeJSON(std.out, out); c.DryRun {
+		return err
+	}
+	return changes.printed(err)
 }
 
 // check is what can be said before anything is opened.
@@ -137,10 +160,10 @@ func (c *pruneCmd) sqlite(ctx context.Context) error {
 }
 
 // prune prunes one backend, and says what came of it, also when that is not all.
-func (c *pruneCmd) prune(ctx context.Context, std stdio, what string, backend any) error {
+func (c *pruneCmd) prune(ctx context.Context, std stdio, what string, backend any) (*prunedOne, error) {
 	b, ok := backend.(pruner)
 	if !ok {
-		return fmt.Errorf("these %s cannot be pruned", what)
+		return nil, fmt.Errorf("these %s cannot be pruned", what)
 	}
 	tell := count(std.err, what+" looked at")
 	looked := 0
@@ -151,18 +174,20 @@ func (c *pruneCmd) prune(ctx context.Context, std stdio, what string, backend an
 	if c.DryRun {
 		n, err := b.Prunable(ctx, c.OlderThan, progress)
 		if err != nil {
-			return fmt.Errorf("count the %s: %w", what, err)
+			return nil, fmt.Errorf("count the %s: %w", what, err)
 		}
-		_, err = fmt.Fprintf(std.out, "%d of %d %s could be dropped\n", n, looked, what)
-		return err
+		if c.Output == "text" {
+			_, err = fmt.Fprintf(std.out, "%d of %d %s could be dropped\n", n, looked, what)
+		}
+		return &prunedOne{looked, n}, err
 	}
 	n, err := b.Prune(ctx, c.OlderThan, progress)
 	if err != nil {
 		fmt.Fprintf(std.err, "not done: %d of the first %d %s dropped, which stays so; run it again for the rest\n", n, looked, what)
-		return fmt.Errorf("prune the %s: %w", what, err)
+		return nil, fmt.Errorf("prune the %s: %w", what, err)
 	}
 	fmt.Fprintf(std.err, "done: %d of %d %s dropped\n", n, looked, what)
-	return nil
+	return &prunedOne{looked, n}, nil
 }
 
 // sweeper is what keeps answers to idempotency keys. A commit with a key removes those of its own
@@ -173,23 +198,23 @@ type sweeper interface {
 
 // sweep removes the answers that are overdue, if it was said when that is: what the stores were
 // opened with, which promise it to their clients, is not known here.
-func (c *pruneCmd) sweep(ctx context.Context, std stdio, backend any) error {
+func (c *pruneCmd) sweep(ctx context.Context, std stdio, backend any) (*int, error) {
 	b, ok := backend.(sweeper)
 	if !ok {
-		return errors.New("these answers to idempotency keys cannot be swept")
+		return nil, errors.New("these answers to idempotency keys cannot be swept")
 	}
 	if c.DryRun {
-		return nil
+		return nil, nil
 	}
 	if c.KeyRetention == 0 {
 		fmt.Fprintln(std.err, "answers to idempotency keys stay: --key-retention was not given")
-		return nil
+		return nil, nil
 	}
 	n, err := b.Sweep(ctx)
 	if err != nil {
 		fmt.Fprintf(std.err, "not done: %d answers to idempotency keys removed, which stays so; run it again for the rest\n", n)
-		return fmt.Errorf("sweep the answers to idempotency keys: %w", err)
+		return nil, fmt.Errorf("sweep the answers to idempotency keys: %w", err)
 	}
 	fmt.Fprintf(std.err, "done: %d answers to idempotency keys removed\n", n)
-	return nil
+	return &n, nil
 }

@@ -137,7 +137,7 @@ func (c *recordsPutCmd) Run(ctx context.Context, k *kong.Context, std stdio) err
 		return err
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, recordReply{Key: c.Key, Version: wire.Int(res.Version)})
+		return writes.printed(writeJSON(std.out, recordReply{Key: c.Key, Version: wire.Int(res.Version)}))
 	}
 	fmt.Fprintf(std.err, "written: %s/%s, version %d\n", c.Resource, c.Key, res.Version)
 	return nil
@@ -190,7 +190,7 @@ func (c *recordsDeleteCmd) Run(ctx context.Context, k *kong.Context, std stdio) 
 		return err
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, recordReply{Key: c.Key})
+		return writes.printed(writeJSON(std.out, recordReply{Key: c.Key}))
 	}
 	fmt.Fprintf(std.err, "gone: %s/%s\n", c.Resource, c.Key)
 	return nil
@@ -220,8 +220,8 @@ func (c *recordsAddCmd) Run(ctx context.Context, k *kong.Context, std stdio) err
 		return err
 	}
 	if c.Output == "json" {
-		return writeJSON(std.out, recordReply{Key: c.Key, Version: wire.Int(res.Version), Counter: wire.Ptr(res.Counter)})
+		return writes.printed(writeJSON(std.out, recordReply{Key: c.Key, Version: wire.Int(res.Version), Counter: wire.Ptr(res.Counter)}))
 	}
 	_, err = fmt.Fprintln(std.out, res.Counter)
-	return err
+	return writes.printed(err)
 }

@@ -32,7 +32,7 @@ func TestClientScripts(t *testing.T) {
 				RequireUniqueNames:  true,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"status": statusCmd, "gateway": gatewayCmd, "until": untilCmd, "save": saveCmd,
-					"redis": redisCmd, "migrated": migratedCmd, "closedport": closedPortCmd,
+					"redis": redisCmd, "migrated": migratedCmd, "closedport": closedPortCmd, "silentport": silentPortCmd,
 				},
 				Setup: func(e *testscript.Env) error {
 					e.Values[tbKey{}] = e.T()

@@ -9,12 +9,16 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/apikey"
+	"github.com/fencegate/fencegate/gateway/wire"
 	"github.com/fencegate/fencegate/internal/metrics"
 	"github.com/fencegate/fencegate/internal/telemetry"
 	"github.com/fencegate/fencegate/locking"
@@ -53,14 +57,14 @@ func (serveCmd) Help() string {
 		"Any other address needs --keys (see fencegate keys), or --insecure. " +
 		"Many servers may share one Postgres, one Redis, or both; a lock in memory and a SQLite file belong to one server each. " +
 		"SIGTERM and SIGINT end it gracefully: those who wait for a lock are sent away, what was begun is finished; a second one ends it at once. " +
-		"SIGHUP reads the certificate again. " +
+		"SIGHUP reads the certificate again; without one it is like SIGTERM, unless it was ignored from the start (nohup). " +
 		"Traces and metrics go where the standard OTEL_ variables say. " +
-		"The exit status is 0 after a graceful end, 1 if something was cut off. See docs/operations.md."
+		"The exit status is 0 after a graceful end, 1 if something was cut off, 130 if a signal came before it served. See docs/operations.md."
 }
 
 // Run implements the command.
-func (c *serveCmd) Run(ctx context.Context, std stdio) error {
-	if err := c.settle(); err != nil {
+func (c *serveCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
+	if err := c.settle(k); err != nil {
 		return err
 	}
 	log := c.logger(std.err)
@@ -84,7 +88,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	tel, err := telemetry.Start(ctx, programVersion())
+	tel, err := telemetry.Start(ctx, programVersion(), log)
 	if err != nil {
 		return usageError{err}
 	}
@@ -105,10 +109,28 @@ type server struct {
 	gateway   *gateway.Gateway
 	farewell  farewell
 	listening []*listener // the last one is that for everybody
+	underWay  atomic.Int64
 }
 
 // run opens, serves until ctx ends, and stops.
 func (s *server) run(ctx context.Context, g gateway.Options, std stdio) error {
+	ctx, hup, release := s.hangup(ctx)
+	defer release()
+	failed, err := s.start(ctx, g)
+	if err != nil {
+		if ctx.Err() != nil {
+			return interrupted{err}
+		}
+		return err
+	}
+	if err = s.announce(std); err == nil {
+		err = s.until(ctx, hup, failed)
+	}
+	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+}
+
+// start opens lock and store, and begins to serve. The channel is that of listen.
+func (s *server) start(ctx context.Context, g gateway.Options) (<-chan error, error) {
 	c := s.flags
 	c.wiring = wiring{
 		sqliteWait: takeOver, connections: postgresConnections,
@@ -116,36 +138,43 @@ func (s *server) run(ctx context.Context, g gateway.Options, std stdio) error {
 	}
 	var err error
 	if s.back, err = c.open(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	g.Ready = readiness(c.backendFlags, s.back)
 	g.Metrics, g.OnRequest = s.metrics.Handler(), s.metrics.OnRequest
 	if s.gateway, err = c.assemble(s.back.lock, s.back.store, g, s.onEvent(g.Feed)); err != nil {
-		return err
+		return nil, err
 	}
 	s.metrics.Watch(s.gateway.Load)
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	failed, err := s.listen(ctx)
-	if err != nil {
-		return err
+	return s.listen(ctx)
+}
+
+// hangup is what SIGHUP does: with a certificate it is told to the channel, without one it ends ctx
+// like SIGTERM, unless it was ignored from the start, as nohup has it.
+func (s *server) hangup(ctx context.Context) (_ context.Context, hup chan os.Signal, stop func()) {
+	hup = make(chan os.Signal, 1)
+	switch {
+	case s.cert != nil:
+		signal.Notify(hup, syscall.SIGHUP)
+		return ctx, hup, func() { signal.Stop(hup) }
+	case signal.Ignored(syscall.SIGHUP):
+		return ctx, hup, func() {}
 	}
-	s.log.Info("serving", "listen", s.public().addr(), "admin_listen", s.adminAddr(), "lock", c.Lock, "store", c.Store,
-		"mode", c.Mode, "keys", c.Keys != "", "tls", s.cert != nil, "version", programVersion())
-	if err := s.announce(std); err != nil {
-		return err
-	}
+	ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second one ends the process
+	return ctx, hup, stop
+}
+
+// until serves until ctx ends, or a listener does.
+func (s *server) until(ctx context.Context, hup <-chan os.Signal, failed <-chan error) error {
 	for {
 		select {
 		case <-hup:
-			if s.cert != nil {
-				s.cert.reload()
-			}
+			s.cert.reload()
 		case err := <-failed:
 			return fmt.Errorf("a listener failed: %w", err)
 		case <-ctx.Done():
-			return s.stop(context.WithoutCancel(ctx))
+			return nil
 		}
 	}
 }
@@ -199,7 +228,7 @@ func (s *server) close() error {
 	flush, cancelFlush := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancelFlush()
 	if late := s.telemetry.Close(flush); late != nil {
-		s.log.Warn("the last traces or metrics were not sent", "error", late)
+		s.log.Warn("the last traces or metrics were not sent", "error", wire.Redact(late.Error()))
 	}
 	return err
 }

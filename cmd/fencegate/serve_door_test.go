@@ -34,7 +34,7 @@ func TestServeKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.json")
 	writer := addKey(t, file, apikey.Lock|apikey.Write)
 	// Keys let in from anywhere. Nothing is sent there here: the address is this machine's, too.
-	r := startReplica(t, "--keys", file, "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0", "--store", "memory", "--drain-delay", "0s")
+	r := startReplica(t, "--keys", file, "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0", "--store", "memory", "--drain-delay", "0s", "--log-format", "text")
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +60,9 @@ func TestServeKeys(t *testing.T) {
 	r.want(412, "PUT", r.url+"/v1/resources/coupon:42/records/left", "9", "Authorization", writer, "Fencing-Token", token)
 	r.want(200, "GET", r.url+"/readyz", "")
 	r.want(403, "GET", r.url+"/readyz?verbose", "")
+	if a := r.want(403, "GET", r.url+"/readyz?verbose", "", "Authorization", admin); !strings.Contains(a.body, "--admin-listen") {
+		t.Errorf("an admin at the wrong address is told %s", a.body)
+	}
 	r.want(200, "GET", r.adminURL+"/readyz?verbose", "", "Authorization", admin)
 	r.stop()
 	if log := r.log.String(); strings.Contains(log, "Try it") {

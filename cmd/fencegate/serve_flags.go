@@ -1,18 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/netip"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
 )
 
@@ -33,7 +27,7 @@ type limitFlags struct {
 	MaxConnections   int           `default:"25000" env:"FENCEGATE_MAX_CONNECTIONS" help:"Connections at once; more wait to be accepted (default: ${default})."`
 	MaxInFlight      int           `default:"1024" env:"FENCEGATE_MAX_IN_FLIGHT" help:"Requests that are worked on at once; above it: 503 (default: ${default})."`
 	MaxWaiting       int           `default:"20000" env:"FENCEGATE_MAX_WAITING" help:"Requests that wait for locks at once; above it: 503 (default: ${default})."`
-	MaxWaitingPerKey int           `placeholder:"N" env:"FENCEGATE_MAX_WAITING_PER_KEY" help:"The same for one key or client address. Default: --max-waiting."`
+	MaxWaitingPerKey *int          `placeholder:"N" env:"FENCEGATE_MAX_WAITING_PER_KEY" help:"The same for one key or client address. Default: --max-waiting."`
 	MaxWaiters       int           `default:"10000" env:"FENCEGATE_MAX_WAITERS" help:"The same for one resource (default: ${default})."`
 	MaxStreams       int           `default:"1000" env:"FENCEGATE_MAX_STREAMS" help:"Event streams at once (default: ${default})."`
 	MaxBodies        size          `default:"256MiB" env:"FENCEGATE_MAX_BODIES" help:"Bytes of bodies in memory at once; above it: 503 (default: ${default})."`
@@ -41,14 +35,17 @@ type limitFlags struct {
 	MaxValue         size          `default:"1MiB" env:"FENCEGATE_MAX_VALUE" help:"The largest value of a record (default: ${default})."`
 	MaxReply         size          `default:"8MiB" env:"FENCEGATE_MAX_REPLY" help:"The values that one list returns at most (default: ${default})."`
 	MaxOps           int           `default:"256" env:"FENCEGATE_MAX_OPS" help:"Operations in one commit (default: ${default})."`
-	MaxWait          time.Duration `default:"1m" env:"FENCEGATE_MAX_WAIT" help:"The longest wait for a lock (default: ${default})."`
+	MaxWait          time.Duration `default:"1m" env:"FENCEGATE_MAX_WAIT" help:"The longest wait for a lock that a request may ask for, 30s to 1h: this program's other commands and the Go client ask for 30s at a time, and would be refused by less (default: ${default})."`
 	RequestTimeout   time.Duration `default:"30s" env:"FENCEGATE_REQUEST_TIMEOUT" help:"What a request may take beside waiting for a lock (default: ${default})."`
 	ReadTimeout      time.Duration `default:"30s" env:"FENCEGATE_READ_TIMEOUT" help:"What a client may take to send a request (default: ${default})."`
 	IdleTimeout      time.Duration `default:"2m" env:"FENCEGATE_IDLE_TIMEOUT" help:"How long a connection is kept for the next request (default: ${default})."`
 }
 
 func (l limitFlags) limit(g *gateway.Options) {
-	g.Rate, g.MaxInFlight, g.MaxWaiting, g.MaxWaitingPerKey = l.Rate, l.MaxInFlight, l.MaxWaiting, l.MaxWaitingPerKey
+	g.Rate, g.MaxInFlight, g.MaxWaiting = l.Rate, l.MaxInFlight, l.MaxWaiting
+	if l.MaxWaitingPerKey != nil {
+		g.MaxWaitingPerKey = *l.MaxWaitingPerKey
+	}
 	g.MaxStreams, g.MaxBodies, g.MaxBody, g.MaxValue, g.MaxReply = l.MaxStreams, int64(l.MaxBodies), int(l.MaxBody), int(l.MaxValue), int(l.MaxReply)
 	g.MaxWait, g.Timeout = l.MaxWait, l.RequestTimeout
 }
@@ -64,93 +61,4 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	*s = size(n)
 	return nil
-}
-
-// flagged names the flag of a value that is outside its range, and makes it wrong usage. The flags
-// are called as the fields of the Options, but for one.
-func flagged(err error) error {
-	bad, ok := errors.AsType[*fencing.InvalidError](err)
-	if !ok {
-		return err
-	}
-	what := bad.What
-	if what == "Timeout" {
-		what = "RequestTimeout"
-	}
-	flag := "-"
-	for _, r := range what {
-		if unicode.IsUpper(r) {
-			flag += "-"
-		}
-		flag += string(unicode.ToLower(r))
-	}
-	named := *bad
-	named.What = flag
-	return usageError{&named}
-}
-
-// settle checks what the flags say together, and fills in what hangs on others. Nothing is
-// opened.
-func (c *serveCmd) settle() (err error) {
-	if c.backendFlags, err = c.settled(); err != nil {
-		return err
-	}
-	if len(c.RedisURL) > 1 { // nobody takes a lock in memory for that
-		return usageError{fmt.Errorf("several --redis-url are the nodes of --lock redlock, but --lock is %s", c.Lock)}
-	}
-	if c.SqlitePath == "" {
-		c.SqlitePath = sqliteDefault
-	}
-	c.keyRetention = c.KeyRetention
-	for _, l := range []struct{ flag, addr string }{{"--listen", c.Listen}, {"--admin-listen", c.AdminListen}} {
-		if l.addr == "" && l.flag == "--admin-listen" {
-			continue
-		}
-		local, err := loopback(l.addr)
-		if err != nil {
-			return usageError{fmt.Errorf("%s %q: want HOST:PORT", l.flag, l.addr)}
-		}
-		if !local && c.Keys == "" && !c.Insecure {
-			return usageError{fmt.Errorf("%s %s is reached from elsewhere: add --keys FILE (fencegate keys writes it), or --insecure to let everybody do everything", l.flag, l.addr)}
-		}
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return usageError{errors.New("--tls-cert and --tls-key belong together")}
-	}
-	for _, d := range []struct {
-		flag        string
-		v           time.Duration
-		least, most time.Duration
-	}{
-		{"--drain-delay", c.DrainDelay, 0, time.Hour},
-		{"--stop-timeout", c.StopTimeout, 0, time.Hour},
-		{"--read-timeout", c.ReadTimeout, 10 * time.Millisecond, 10 * time.Minute},
-		{"--idle-timeout", c.IdleTimeout, time.Second, time.Hour},
-		{"--key-retention", c.KeyRetention, time.Millisecond, 366 * 24 * time.Hour},
-	} {
-		if d.v < d.least || d.v > d.most {
-			return usageError{&fencing.InvalidError{What: d.flag, Got: d.v.String(), Allowed: d.least.String() + " to " + d.most.String()}}
-		}
-	}
-	if c.MaxConnections < 1 || c.MaxConnections > 1_000_000 {
-		return usageError{&fencing.InvalidError{What: "--max-connections", Allowed: "1 to 1000000"}}
-	}
-	return nil
-}
-
-// loopback reports whether an address can be reached from this machine only. Of a name, but
-// localhost, nobody knows where it leads.
-func loopback(addr string) (bool, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false, err
-	}
-	if port == "" {
-		return false, errors.New("no port")
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true, nil
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback(), nil
 }

@@ -32,13 +32,6 @@ func (l *listener) addr() string { return l.Addr().String() }
 // public is the listener for everybody.
 func (s *server) public() *listener { return s.listening[len(s.listening)-1] }
 
-func (s *server) adminAddr() string {
-	if len(s.listening) > 1 {
-		return s.listening[0].addr()
-	}
-	return ""
-}
-
 // listen begins to serve. The channel gets the error of a listener that ended by itself.
 func (s *server) listen(ctx context.Context) (<-chan error, error) {
 	type address struct {
@@ -63,7 +56,7 @@ func (s *server) listen(ctx context.Context) (<-chan error, error) {
 			}
 			return nil, fmt.Errorf("%s: %w", a.flag, err)
 		}
-		s.listening = append(s.listening, &listener{netutil.LimitListener(l, a.most), s.httpServer(a.handler)})
+		s.listening = append(s.listening, &listener{netutil.LimitListener(l, a.most), s.httpServer(s.counted(a.handler))})
 	}
 	failed := make(chan error, len(s.listening))
 	for _, l := range s.listening {

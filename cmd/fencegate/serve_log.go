@@ -12,11 +12,16 @@ import (
 // logger writes to w as the flags say.
 func (c *serveCmd) logger(w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.LogLevel}
-	f, ok := w.(*os.File)
-	if c.LogFormat == "text" || c.LogFormat == "auto" && ok && term.IsTerminal(int(f.Fd())) {
+	if c.forPeople(w) {
 		return slog.New(slog.NewTextHandler(w, o))
 	}
 	return slog.New(slog.NewJSONHandler(w, o))
+}
+
+// forPeople reports whether what goes to w is text: else every line of it is JSON.
+func (c *serveCmd) forPeople(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return c.LogFormat == "text" || c.LogFormat == "auto" && ok && term.IsTerminal(int(f.Fd()))
 }
 
 // tryIt are the lines to begin with: take the lock, write with its token, release it and come
@@ -28,12 +33,14 @@ const tryIt = `Try it:
 The first takes the lock, the second writes with its token; the third gives the lock back and writes too late: it is refused.
 `
 
-// announce tells where the server listens: people on standard error, unless all of that is for
-// programs, and who may try it without a key how to begin; then programs on standard output, if
-// they asked.
+// announce tells where the server listens: the log; people on standard error, where that is for
+// them, and who may try it without a key how to begin; then programs on standard output, if they
+// asked.
 func (s *server) announce(std stdio) error {
 	c, url := s.flags, s.url(s.public())
-	if c.LogFormat != "json" {
+	s.log.Info("serving", "url", url, "admin_url", s.adminURL(), "lock", c.Lock, "store", c.Store,
+		"mode", c.Mode, "keys", c.Keys != "", "tls", s.cert != nil, "version", programVersion())
+	if c.forPeople(std.err) {
 		where := c.Store
 		if c.Store == "sqlite" {
 			where += " (" + c.SqlitePath + ")"
@@ -52,10 +59,7 @@ func (s *server) announce(std stdio) error {
 		Lock     string `json:"lock"`
 		Store    string `json:"store"`
 		Mode     string `json:"mode"`
-	}{URL: url, Lock: c.Lock, Store: c.Store, Mode: c.Mode}
-	if len(s.listening) > 1 {
-		out.AdminURL = s.url(s.listening[0])
-	}
+	}{URL: url, AdminURL: s.adminURL(), Lock: c.Lock, Store: c.Store, Mode: c.Mode}
 	return writeJSON(std.out, out)
 }
 
@@ -64,4 +68,12 @@ func (s *server) url(l *listener) string {
 		return "https://" + l.addr()
 	}
 	return "http://" + l.addr()
+}
+
+// adminURL is "" without --admin-listen.
+func (s *server) adminURL() string {
+	if len(s.listening) > 1 {
+		return s.url(s.listening[0])
+	}
+	return ""
 }

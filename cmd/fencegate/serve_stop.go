@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,15 +39,35 @@ func (s *server) stop(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.StopTimeout)
 	defer cancel()
-	err := s.public().http.Shutdown(ctx)
+	err := s.shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = cutOff{fmt.Errorf("%d requests were not finished within --stop-timeout %v and were cut off", s.gateway.Load().InFlight, f.StopTimeout)}
+		err = cutOff{fmt.Errorf("%d requests were not finished within --stop-timeout %v and were cut off", s.underWay.Load(), f.StopTimeout)}
 	}
 	for _, l := range s.listening {
 		err = errors.Join(err, l.http.Close())
 	}
 	s.log.Info("stopped", "sent_away", s.farewell.count.Load(), "cut_off", err != nil)
 	return err
+}
+
+// shutdown closes every address at once, and waits for the requests to all of them.
+func (s *server) shutdown(ctx context.Context) error {
+	errs := make([]error, len(s.listening))
+	var all sync.WaitGroup
+	for i, l := range s.listening {
+		all.Go(func() { errs[i] = l.http.Shutdown(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// counted counts the requests that are under way, on whatever address.
+func (s *server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.underWay.Add(1)
+		defer s.underWay.Add(-1)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // farewell stands in front of the gateway and, once said, answers every request that it will not

@@ -3,11 +3,17 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/fencegate/fencegate/internal/testenv"
 )
@@ -89,6 +95,88 @@ func TestServeStopCutsOff(t *testing.T) {
 	r.wait(exitFailed)
 	if !strings.Contains(r.log.String(), "1 requests were not finished within --stop-timeout 200ms and were cut off") {
 		t.Error("nothing is said of what was cut off")
+	}
+}
+
+// TestServeStopAdmin stops a server while a request to its admin address is in work: it is finished
+// as well, or its end is told.
+func TestServeStopAdmin(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T, args ...string) (*replica, net.Conn, *bufio.Reader) {
+		r := startReplica(t, append(args, "--store", "memory", "--drain-delay", "0s", "--admin-listen", "127.0.0.1:0")...)
+		r.lock("coupon:42", `{"ttl": "1m"}`)
+		addr := strings.TrimPrefix(r.adminURL, "http://")
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		fmt.Fprintf(c, "POST /v1/resources/coupon:42/lock/evict HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+			addr, len(evictOne))
+		in := bufio.NewReader(c)
+		if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // it is in work
+			t.Fatalf("%q, %v", line, err)
+		}
+		r.signal(syscall.SIGTERM)
+		testenv.Eventually(t, 10*time.Second, "both addresses to be closed", func() bool {
+			_, public := r.call("GET", r.url+"/livez", "", "Connection", "close")
+			_, admin := r.call("GET", r.adminURL+"/livez", "", "Connection", "close")
+			return public != nil && admin != nil
+		})
+		return r, c, in
+	}
+	t.Run("finished", func(t *testing.T) {
+		t.Parallel()
+		r, c, in := begin(t)
+		fmt.Fprint(c, evictOne)
+		reply, err := io.ReadAll(in)
+		if err != nil || !strings.Contains(string(reply), "204 No Content") {
+			t.Errorf("the eviction was answered %q, %v", reply, err)
+		}
+		r.wait(exitOK)
+	})
+	t.Run("cut off", func(t *testing.T) {
+		t.Parallel()
+		r, _, _ := begin(t, "--stop-timeout", "1s")
+		r.wait(exitFailed)
+		if !strings.Contains(r.log.String(), "1 requests were not finished within --stop-timeout 1s") || !strings.Contains(r.log.String(), `"cut_off":true`) {
+			t.Error("nothing is said of what was cut off")
+		}
+	})
+}
+
+const evictOne = `{"number": "1", "reason": "test"}`
+
+// TestServeHangup ends a server without a certificate like SIGTERM does.
+func TestServeHangup(t *testing.T) {
+	t.Parallel()
+	r := startReplica(t, "--store", "memory", "--drain-delay", "0s")
+	r.signal(syscall.SIGHUP)
+	r.wait(exitOK)
+	if !strings.Contains(r.log.String(), `"cut_off":false`) {
+		t.Error("it did not end gracefully")
+	}
+}
+
+// TestServeUnheard ends, properly, a server whose word that it serves reaches nobody.
+func TestServeUnheard(t *testing.T) {
+	t.Parallel()
+	var c serveCmd
+	parser, err := kong.New(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := parser.Parse(strings.Fields("--store memory --listen 127.0.0.1:0 --drain-delay 0s --output json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write := io.Pipe()
+	read.Close()
+	var log growing
+	err = c.Run(t.Context(), k, stdio{in: strings.NewReader(""), out: write, err: &log})
+	if !errors.Is(err, io.ErrClosedPipe) || !strings.Contains(log.String(), `"msg":"stopped"`) {
+		t.Errorf("it ended with %v:\n%s", err, log.String())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,8 @@ func TestServeUsage(t *testing.T) {
 		"--admin-listen 0.0.0.0:0":         `--admin-listen 0.0.0.0:0 is reached from elsewhere`,
 		"--listen 8080":                    `--listen "8080": want HOST:PORT`,
 		"--listen 127.0.0.1:":              `want HOST:PORT`,
+		"--listen localhost:99999":         `--listen "localhost:99999": want HOST:PORT`,
+		"--admin-listen localhost:x":       `--admin-listen "localhost:x": want HOST:PORT`,
 
 		"--tls-cert x.pem":               `belong together`,
 		"--max-body 1":                   `--max-body`,
@@ -39,6 +42,21 @@ func TestServeUsage(t *testing.T) {
 		"--rate=-1":                      `--rate`,
 		"--request-timeout 1ns":          `--request-timeout`,
 		"--max-wait 2h":                  `--max-wait`,
+		"--max-wait 29s":                 `invalid --max-wait 29s: want 30s to 1h`,
+		"--max-wait 0s":                  `--max-wait`,
+		"--request-timeout 0s":           `--request-timeout`,
+		"--max-waiters 0":                `invalid --max-waiters 0: want more than 0`,
+		"--max-in-flight 0":              `--max-in-flight`,
+		"--max-waiting 0":                `--max-waiting `,
+		"--max-waiting-per-key 0":        `--max-waiting-per-key`,
+		"--max-waiting-per-key=-1":       `--max-waiting-per-key`,
+		"--max-streams 0":                `--max-streams`,
+		"--max-bodies 0":                 `--max-bodies`,
+		"--max-body 0":                   `--max-body`,
+		"--max-value 0":                  `--max-value`,
+		"--max-reply 0":                  `--max-reply`,
+		"--max-ops 0":                    `--max-ops`,
+		"--events 0":                     `--events`,
 		"--max-waiters=-1":               `--max-waiters`,
 		"--max-ops 10001":                `--max-ops`,
 		"--max-in-flight=-1":             `--max-in-flight`,
@@ -54,6 +72,13 @@ func TestServeUsage(t *testing.T) {
 		"--mode strange":                 `must be one of`,
 		"--log-level loud":               `log-level`,
 		"--listen 127.0.0.1:0 somewhere": `unexpected argument`,
+
+		"--redis-url redis://a:1":                               `--redis-url is for --lock redis and --store redis, and would not be used`,
+		"--store memory --postgres-url postgres://me:hush@a/x":  `--postgres-url is for --lock postgres and --store postgres`,
+		"--store memory --sqlite-path x.db":                     `--sqlite-path is for --store sqlite`,
+		"--redlock-urls redis://a:1":                            `--redlock-urls is for --lock redlock`,
+		"--redlock-few-nodes":                                   `--redlock-few-nodes is for --lock redlock`,
+		"--lock redis --redis-url redis://a:1 --store postgres": `--postgres-url is needed`, // before anybody is asked
 
 		"--lock redis":    `--redis-url is needed`,
 		"--lock postgres": `--postgres-url is needed`,
@@ -85,13 +110,14 @@ func serving(t *testing.T, args string) (status int, out, errs string) {
 		t.Fatal(err)
 	}
 	var o, e bytes.Buffer
-	if _, err = parser.Parse(strings.Fields(args)); err != nil {
-		err = usageError{err}
+	if k, wrong := parser.Parse(strings.Fields(args)); wrong != nil {
+		err = usageError{wrong}
 	} else {
-		err = c.Run(t.Context(), stdio{in: strings.NewReader(""), out: &o, err: &e})
+		err = c.Run(t.Context(), k, stdio{in: strings.NewReader(""), out: &o, err: &e})
 	}
 	if err == nil {
-		t.Fatalf("serve %s ended without an error", args)
+		t.Errorf("serve %s ended without an error", args)
+		return exitOK, o.String(), e.String()
 	}
 	return exitStatus(err), o.String(), e.String() + err.Error()
 }
@@ -132,12 +158,52 @@ func TestServeCannot(t *testing.T) {
 		{"--lock redis --redis-url redis://" + gone + ",redis://" + freePort(t) + ",redis://" + freePort(t), exitUnavailable, `--lock redlock: 0 of 3 nodes serve`},
 	} {
 		args := c.args
-		if !strings.Contains(args, "--sqlite-path") {
+		if !strings.Contains(args, "--sqlite-path") && !strings.Contains(args, "--store") {
 			args += " --sqlite-path " + db
 		}
 		status, out, errs := serving(t, args)
 		if status != c.status || !regexp.MustCompile(c.want).MatchString(errs) || strings.Contains(errs, "hush") || out != "" {
 			t.Errorf("serve %s: status %d, want %d: %s%s", c.args, status, c.status, out, errs)
 		}
+	}
+}
+
+// TestServeEnvironment finds a variable for every flag of serve.
+func TestServeEnvironment(t *testing.T) {
+	t.Parallel()
+	parser, err := kong.New(&cli{}, kong.Vars{"pause": "signal"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := 0
+	for _, node := range parser.Model.Children {
+		if node.Name != "serve" {
+			continue
+		}
+		for _, f := range node.Flags {
+			flags++
+			if f.Name != "output" && !slices.Contains(f.Envs, "FENCEGATE_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))) {
+				t.Errorf("--%s has the variables %v", f.Name, f.Envs)
+			}
+		}
+	}
+	if flags < 40 {
+		t.Errorf("serve has %d flags", flags)
+	}
+	// A variable counts.
+	cmd := command(t, "serve")
+	cmd.Env = append(clean(), "FENCEGATE_LISTEN=0.0.0.0:0")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "--insecure") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestServeSharedEnvironment takes variables that others on the machine need for what they are not.
+func TestServeSharedEnvironment(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "serve", "--store", "memory", "--listen", "127.0.0.1:0", "--max-body", "1") // which is found later
+	cmd.Env = append(clean(), "FENCEGATE_REDIS_URL=redis://localhost:1", "FENCEGATE_POSTGRES_URL=postgres://localhost:1/x", "FENCEGATE_SQLITE_PATH=x.db")
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "--max-body") {
+		t.Errorf("%s, want nothing but --max-body to be wrong", out)
 	}
 }

@@ -60,8 +60,7 @@ type target struct {
 	store   recordStore
 	gateway *client.Client
 	local   *storage.Store
-	where   []string // the gateway's URLs
-	keyFile string   // and the file of its API key
+	env     []string // the variables that lead to it
 	timeout time.Duration
 	close   func() error
 }
@@ -78,7 +77,10 @@ const (
 // gatewayOnly are the flags that only a gateway's target has; serversOnly the others'.
 var (
 	gatewayOnly = []string{"url", "api-key-file", "insecure-key"}
-	serversOnly = []string{"lock", "store", "mode", "redis-url", "postgres-url", "sqlite-path", "redlock-urls"}
+	serversOnly = []string{
+		"lock", "store", "mode", "redis-url", "postgres-url", "sqlite-path",
+		"redlock-urls", "redlock-max-ttl", "redlock-node-timeout", "redlock-few-nodes",
+	}
 )
 
 // given returns one of the flags that is on the command line, or "".
@@ -132,11 +134,14 @@ func (f targetFlags) openGateway() (*target, error) {
 	c, err := client.New(f.URL[0], &client.Options{
 		Others: f.URL[1:], APIKey: key, InsecureKey: f.InsecureKey, Timeout: f.Timeout,
 	})
+	if invalid, ok := errors.AsType[*fencing.InvalidError](err); ok {
+		invalid.Allowed = strings.ReplaceAll(invalid.Allowed, "InsecureKey", "--insecure-key")
+	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--url: %w", err)}
 	}
 	return &target{
-		issuer: c.Issuer(), store: c.Store(), gateway: c, where: f.URL, keyFile: f.APIKeyFile, timeout: f.Timeout,
+		issuer: c.Issuer(), store: c.Store(), gateway: c, env: f.gatewayEnv(key), timeout: f.Timeout,
 		close: func() error { c.Close(); return nil },
 	}, nil
 }
@@ -144,8 +149,12 @@ func (f targetFlags) openGateway() (*target, error) {
 // apiKey reads the key. There is no flag for it: every user of a machine sees the arguments
 // of its processes.
 func (f targetFlags) apiKey() (string, error) {
-	if f.APIKeyFile == "" {
-		return os.Getenv("FENCEGATE_API_KEY"), nil
+	key := os.Getenv("FENCEGATE_API_KEY")
+	switch {
+	case f.APIKeyFile == "":
+		return key, nil
+	case key != "" && f.APIKeyFile == os.Getenv("FENCEGATE_API_KEY_FILE"): // else the command line has it
+		return "", usageError{errors.New("FENCEGATE_API_KEY and FENCEGATE_API_KEY_FILE are both set: which of the two?")}
 	}
 	key, err := readSecret(f.APIKeyFile, nil)
 	if err != nil {
@@ -222,7 +231,9 @@ func (f targetFlags) openServers(ctx context.Context, n need) (*target, error) {
 	if n&needStore != 0 {
 		b.Store = f.Store
 	}
-	back, err := b.open(ctx)
+	opening, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	back, err := b.open(opening)
 	if err != nil {
 		return nil, err
 	}
@@ -230,13 +241,13 @@ func (f targetFlags) openServers(ctx context.Context, n need) (*target, error) {
 	if f.Mode == "classic" {
 		o.Mode = fencing.Classic
 	}
-	t := &target{timeout: f.Timeout, close: back.close}
+	t := &target{env: f.serversEnv(), timeout: f.Timeout, close: back.close}
 	if t.local, err = storage.New(back.store, &o); err == nil {
 		var fences []fencing.Fence
 		if n&needStore != 0 {
 			fences = append(fences, t.local)
 		}
-		t.issuer, err = locking.NewIssuer(back.lock, fences, nil)
+		t.issuer, err = locking.NewIssuer(back.lock, fences, &locking.IssuerOptions{Cleanup: min(f.Timeout, 5*time.Second)})
 	}
 	if err != nil {
 		return nil, errors.Join(err, back.close())

@@ -16,11 +16,15 @@ import (
 )
 
 type watchCmd struct {
+	URL         []string      `name:"url" placeholder:"URL" env:"FENCEGATE_URL" help:"The gateway, http or https; with commas, several replicas of one."`
+	APIKeyFile  string        `name:"api-key-file" placeholder:"FILE" env:"FENCEGATE_API_KEY_FILE" help:"Where the gateway's API key is. The key itself may be in the variable FENCEGATE_API_KEY."`
+	InsecureKey bool          `env:"FENCEGATE_INSECURE_KEY" help:"Send the API key over plain http to other machines, too."`
+	Timeout     time.Duration `default:"15s" env:"FENCEGATE_TIMEOUT" help:"How long to wait for the gateway's first answer (default: ${default})."`
+
 	Resource string   `env:"FENCEGATE_WATCH_RESOURCE" help:"Only what happens to this resource."`
 	Prefix   string   `env:"FENCEGATE_WATCH_PREFIX" help:"Only what happens to resources that begin with it."`
 	Kind     []string `enum:"granted,reissued,regression,raised,renewed,released,evicted,lost,applied,replayed,read,refused,failed,unknown" env:"FENCEGATE_WATCH_KIND" help:"Only events of these kinds: ${enum}."`
 	SinceID  string   `name:"since-id" placeholder:"ID" env:"FENCEGATE_WATCH_SINCE_ID" help:"Only what came after this event; ids are in the JSON. Default: from now on."`
-	targetFlags
 	outputFlag
 }
 
@@ -43,14 +47,11 @@ func (c *watchCmd) Run(ctx context.Context, k *kong.Context, std stdio) (err err
 			return usageError{err}
 		}
 	}
-	byURL, err := c.byURL(k)
-	if err != nil {
-		return err
+	if len(c.URL) == 0 {
+		return usageError{errors.New("only a gateway has events: --url, or FENCEGATE_URL")}
 	}
-	if !byURL {
-		return usageError{errors.New("only a gateway has events: --url")}
-	}
-	t, err := c.open(ctx, k, needStore)
+	f := targetFlags{URL: c.URL, APIKeyFile: c.APIKeyFile, InsecureKey: c.InsecureKey, Timeout: c.Timeout}
+	t, err := f.open(ctx, k, 0)
 	if err != nil {
 		return err
 	}

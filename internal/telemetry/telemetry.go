@@ -10,13 +10,15 @@
 //     no argument of a Redis command. What could be a grant id is hidden wherever it turns up.
 //   - Names of spans and labels of metrics do not hang on what clients send: a request's is its
 //     route.
-//   - No global state of OpenTelemetry's is set.
+//   - Of OpenTelemetry's global state only the logger and the error handler are set, once there is
+//     something to send: what it complains of goes to the program's log, without secrets.
 package telemetry
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -33,6 +35,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencegate/fencegate/gateway/wire"
 )
 
 // Telemetry is what was started. The zero value does nothing.
@@ -43,22 +47,27 @@ type Telemetry struct {
 	propagation propagation.TextMapPropagator
 }
 
-// Start reads the environment. version is the program's. The error says which variable is wrong.
-func Start(ctx context.Context, version string) (*Telemetry, error) {
+// Start reads the environment. version is the program's; log is told of what goes wrong later. The
+// error says which variable is wrong, and does not repeat its value where that may be a secret.
+func Start(ctx context.Context, version string, log *slog.Logger) (*Telemetry, error) {
 	if !wanted(os.Environ()) {
 		return &Telemetry{}, nil
 	}
+	if err := check(os.Getenv); err != nil {
+		return nil, err
+	}
+	complainTo(log) // before an exporter is made, which complains
 	propagators, err := propagators(os.Getenv("OTEL_PROPAGATORS"))
 	if err != nil {
 		return nil, err
 	}
 	spans, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER, and its OTEL_EXPORTER_ variables: %w", err)
+		return nil, wrong("OTEL_TRACES_EXPORTER, and its OTEL_EXPORTER_ variables", err)
 	}
 	reader, err := autoexport.NewMetricReader(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("OTEL_METRICS_EXPORTER, and its OTEL_EXPORTER_ variables: %w", err), spans.Shutdown(ctx))
+		return nil, errors.Join(wrong("OTEL_METRICS_EXPORTER, and its OTEL_EXPORTER_ variables", err), spans.Shutdown(ctx))
 	}
 	if autoexport.IsNoneSpanExporter(spans) {
 		spans = nil
@@ -67,6 +76,10 @@ func Start(ctx context.Context, version string) (*Telemetry, error) {
 		reader = nil
 	}
 	return start(ctx, version, spans, reader, propagators)
+}
+
+func wrong(variables string, err error) error {
+	return fmt.Errorf("%s: %s", variables, wire.Redact(err.Error()))
 }
 
 // wanted reports whether the environment asks for anything.
@@ -115,7 +128,7 @@ func start(ctx context.Context, version string, spans sdktrace.SpanExporter, rea
 		resource.WithFromEnv(), // overrides the name
 	)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		return nil, errors.New("OTEL_RESOURCE_ATTRIBUTES: want name=value, with commas")
 	}
 	t := &Telemetry{on: true, propagation: propagators}
 	tracing := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
