@@ -19,13 +19,14 @@ func (g *Gateway) commit(c echo.Context) error {
 		return err
 	}
 	var m wire.Commit
-	if err := g.message(c, &m); err != nil {
+	if err := g.messageUpTo(c, g.o.MaxBody, &m); err != nil {
 		return err
 	}
 	if err := g.allowCommit(c, m); err != nil {
 		return err
 	}
 	if m.Lock != nil {
+		m.Lock.Label = hidden(m.Lock.Label, max(maxLabel, len(m.Lock.Label)))
 		return g.commitAlone(c, m)
 	}
 	com, err := fromWire(m)

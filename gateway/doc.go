@@ -9,7 +9,7 @@
 // # Guarantees
 //
 //   - What the issuer and the store promise holds over HTTP; the four outcomes stay apart:
-//     2xx is applied, 503 failed, 504 and 500 unknown, every other error refused.
+//     2xx is applied, 503 and 429 failed, 504 and 500 unknown, every other error refused.
 //   - A request that was answered with 400, 403, 404, 405, 413, 415, 422 or 428 changed
 //     nothing; but over a classic store a fenced operation has raised its token, and that
 //     stays, whatever the data said.
@@ -30,7 +30,10 @@
 //   - What is refused for its limits (429, 503 overloaded, 503 draining, 413, 414) changed
 //     nothing. Requests in work, waiters, event streams, bodies in memory and the callers
 //     whose rates are counted are bounded, each on its own: waiters are not in the way of
-//     commits, and neither are in the way of evictions, metrics and probes.
+//     commits, and neither are in the way of evictions, metrics and probes. No caller has more than
+//     three quarters of the requests in work, of the streams, or of the memory for bodies.
+//   - A key that is taken away or limited while its lock request waits gets no lock (401, 403): a
+//     grant is given back. Every other request that was let in is finished; a stream ends.
 //   - After [Gateway.Drain] nobody waits. A lock that was granted in that moment is either
 //     delivered or given back.
 //
@@ -53,7 +56,8 @@
 //     keeps happening, it is 503 failed. An outcome that is not known stays 504 unknown.
 //   - One whose client has gone, or whose wait is over, before its commit was handed to the store is
 //     not applied. While the gateway drains, those that wait are sent away, the others finish.
-//   - Whoever was alone finds the lock free when it is answered. A lock that cannot be given back
+//   - Whoever was alone finds the lock free when it is answered, and is not in line for it any more,
+//     unless the lock store takes longer than Options.Cleanup to say so. A lock that cannot be given back
 //     does not change the answer; it is evicted, or ends after 10 s, its TTL.
 //
 // Over a classic store there are none: an outside lock service has the locks.
@@ -65,10 +69,12 @@
 // of the machine. A key travels in clear where there is no TLS. Keys that are valid are
 // not slowed down by wrong ones from the same address, for behind a proxy they share it:
 // what keeps a key from being guessed are its 130 random bits. Bodies are counted as they
-// came; what is made of one, and the store's copy, may take several times as much. A reply
+// came, a JSON body of at most 20,010 objects and elements of arrays; what is made of one, and the
+// store's copy, may take several times as much. Values of replies are counted once they
+// have been read from the store: of a list, eight at a time are not yet. A reply
 // that reached the client's machine counts as delivered: a grant whose reader died in that
 // moment ends with its TTL. The reads without a token are the store's plain reads. A list
-// of records comes in parts and is no snapshot. The handler sets no limits on connections
+// of records comes in parts and is no snapshot, nor is one of its pages. The handler sets no limits on connections
 // and on slow senders: its server must (ReadHeaderTimeout, ReadTimeout); WriteTimeout and
 // ReadTimeout are lengthened where a request waits. Client addresses are those of the
 // connections: behind a proxy, all are the proxy's.

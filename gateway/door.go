@@ -36,6 +36,9 @@ func (g *Gateway) door(r route) echo.HandlerFunc {
 	}
 	return func(c echo.Context) error {
 		p := passOf(c)
+		if err := g.authenticate(c, p); err != nil { // first, so that it is known whose share it takes
+			return err
+		}
 		leave, err := g.count(r, p)
 		if err != nil {
 			return err
@@ -60,26 +63,23 @@ func (g *Gateway) count(r route, p *pass) (leave func(), err error) {
 		if g.draining() {
 			return nil, errDraining
 		}
-		if !g.streams.take() {
-			return nil, overloaded("as many event streams are served as may")
+		if err := g.streams.take(p.who, 1); err != nil {
+			return nil, err
 		}
-		return g.streams.give, nil
+		return func() { g.streams.give(p.who, 1) }, nil
 	}
-	if !g.inFlight.take() {
-		return nil, overloaded("as many requests are in work as may")
+	if err := g.inFlight.take(p.who, 1); err != nil {
+		return nil, err
 	}
 	p.inFlight = true
 	return func() {
 		g.giveBody(p)
-		g.inFlight.give()
+		g.inFlight.give(p.who, 1)
 	}, nil
 }
 
-// admit finds out who sends the request, and whether they may.
+// admit finds out whether who sends the request may.
 func (g *Gateway) admit(c echo.Context, r route, p *pass) error {
-	if err := g.authenticate(c, p); err != nil {
-		return err
-	}
 	if err := g.rated(c, p); err != nil {
 		return err
 	}
@@ -121,6 +121,21 @@ func (g *Gateway) authenticate(c echo.Context, p *pass) error {
 		return wire.NewError(wire.SlugUnauthorized, "want Authorization: Bearer and a key")
 	}
 	return wire.NewError(wire.SlugUnauthorized, "the key is not known here, or has expired")
+}
+
+// admitLate asks again who sends a request that has waited for a lock: its key may have been taken
+// away, or limited, meanwhile.
+func (g *Gateway) admitLate(c echo.Context, name string) error {
+	p := passOf(c)
+	now := &pass{}
+	if err := g.authenticate(c, now); err != nil {
+		return err
+	}
+	p.key = now.key // not who: what is counted for it must be given back
+	if err := g.allowScope(c, apikey.Lock); err != nil {
+		return err
+	}
+	return g.allow(c, name)
 }
 
 // caller returns the key of a request that has passed the door; one that may do everything where
@@ -186,6 +201,9 @@ func (g *Gateway) privileged(c echo.Context) bool {
 		return false
 	}
 	key, found := g.o.Keys.Find(text)
+	if !found {
+		_ = g.limit(c, &g.strangers, address(c), g.strangersRate()) // it counts, whatever the answer
+	}
 	return found && key.Scopes.Has(apikey.Admin)
 }
 

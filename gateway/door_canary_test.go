@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
@@ -120,6 +121,34 @@ func TestCanaries(t *testing.T) {
 	if d.want(201, "", got); !strings.Contains(got.body, canary) {
 		t.Fatalf("got %s", got.body)
 	}
+	// Secrets where people write: in labels and in the reason of an eviction.
+	for path, reason := range map[string]string{"labelled": "1." + canary, "worded": "password=" + password + strings.Repeat(" password=x", 12)} {
+		lock := "/v1/resources/" + path + "/lock"
+		if got := d.do(key, "POST", lock, `{"ttl":"1h","label":"worker `+reason+`"}`); got.status != 201 {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+		for _, got := range []reply{
+			d.do(key, "POST", lock, `{}`), d.do(key, "GET", lock, ""), d.do(key, "GET", "/v1/locks", ""),
+			d.do(key, "POST", "/v1/commits", `{"lock":{"label":"`+reason+`"},"ops":[{"kind":"put","resource":"`+path+`","key":"k","value":""}]}`),
+			d.do(key, "POST", lock+"/evict", `{"number":"1","reason":"was `+reason+`"}`),
+			d.do(key, "POST", "/v1/commits", `{"lock":{"label":"`+reason+`"},"ops":[{"kind":"put","resource":"`+path+`","key":"k","value":""}]}`),
+		} {
+			look(path, got.body)
+			if strings.HasPrefix(got.body, `{"type"`) && !strings.Contains(got.body, "[hidden]") || got.status >= 400 && got.status != 423 {
+				t.Errorf("got %s", got.body)
+			}
+		}
+	}
+	// A label that came in by another way than this gateway.
+	if _, err := d.issuer.Grant(t.Context(), locking.Request{Resource: "elsewhere", Grant: canary, TTL: time.Hour, Label: "worker 1." + canary[:25] + "B"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []reply{d.do(key, "POST", "/v1/resources/elsewhere/lock", `{}`), d.do(key, "GET", "/v1/resources/elsewhere/lock", ""), d.do(key, "GET", "/v1/locks", "")} {
+		if !strings.Contains(got.body, "worker 1.[hidden]") || strings.Contains(got.body, canary[:25]) {
+			t.Errorf("got %s", got.body)
+		}
+	}
+
 	n := 0
 	for _, a := range apiRoutes {
 		method, _, _ := strings.Cut(a.name, " ")

@@ -47,10 +47,9 @@ func TestDrain(t *testing.T) {
 	d.Drain()
 	wg.Wait()
 	d.Drain()
-	until(t, "nobody waits", func() bool { // a one-call commit's place in line may outlive its reply for a moment
-		st, err := d.issuer.Status(t.Context(), "a")
-		return err == nil && st.Waiters == 0 && st.Number == 1
-	})
+	if st, err := d.issuer.Status(t.Context(), "a"); err != nil || st.Waiters != 0 || st.Number != 1 {
+		t.Errorf("got %+v, %v, want nobody waiting", st, err)
+	}
 
 	d.want(503, "draining", d.do("", "POST", lock, `{"wait":"1ms"}`))
 	d.want(503, "draining", d.do("", "POST", "/v1/resources/free/lock", `{"wait":"1ms"}`))

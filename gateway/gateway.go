@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -24,9 +23,9 @@ type Gateway struct {
 	drain drain
 
 	combined           *combiner
-	inFlight, streams  slots
-	waiting            waiting
-	bodies             atomic.Int64 // bytes, at most Options.MaxBodies
+	inFlight, waiting  shares // requests
+	streams            shares
+	bodies             shares // bytes of bodies, and of values in replies
 	callers, strangers rates
 	health             health
 }
@@ -39,8 +38,10 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{o: o, health: newHealth()}
 	g.combined = &combiner{o: &g.o}
-	g.inFlight.most, g.streams.most = int64(o.MaxInFlight), int64(o.MaxStreams)
-	g.waiting.most, g.waiting.mostEach = o.MaxWaiting, o.MaxWaitingPerKey
+	g.inFlight = newShares("requests in work", int64(o.MaxInFlight), 1)
+	g.streams = newShares("event streams", int64(o.MaxStreams), 1)
+	g.bodies = newShares("bytes of bodies in memory", o.MaxBodies, int64(max(o.MaxBody, o.MaxValue)))
+	g.waiting = shares{what: "requests that wait for locks", most: int64(o.MaxWaiting), mostEach: int64(o.MaxWaitingPerKey)}
 	g.echo = g.router(func(r route) bool { return !r.admin || !o.AdminApart })
 	g.admin = g.router(func(r route) bool { return r.admin || r.scope == 0 })
 	return g, nil

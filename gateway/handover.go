@@ -26,8 +26,8 @@ type handover struct {
 	token     fencing.Token // what was granted, if anything was
 }
 
-// begin enters a request; end must follow.
-func (h *handovers) begin(k grantKey) {
+// begin enters a request; end must follow. It reports whether there is another one of that grant.
+func (h *handovers) begin(k grantKey) (repeat bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.m == nil {
@@ -37,6 +37,7 @@ func (h *handovers) begin(k grantKey) {
 		h.m[k] = &handover{}
 	}
 	h.m[k].open++
+	return h.m[k].open > 1
 }
 
 // end takes the request out, with what it was granted and whether the reply went out.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,59 +15,68 @@ import (
 
 func overloaded(detail string) error { return wire.NewError(wire.SlugOverloaded, detail) }
 
-// slots bounds how many do something at once.
-type slots struct {
-	most int64
-	n    atomic.Int64
+// shares bounds what requests have at once of something that runs out, such as places or bytes: all
+// together, and those of each caller. It is safe for concurrent use.
+type shares struct {
+	what           string // what there is too much of, for who is refused
+	most, mostEach int64
+
+	mu   sync.Mutex // guards the rest; nothing blocks under it
+	n    int64
+	each map[string]int64 // by key or client address; no zeros
 }
 
-func (s *slots) take() bool {
-	if s.n.Add(1) <= s.most {
-		return true
-	}
-	s.n.Add(-1)
-	return false
+// newShares leaves each caller three quarters of all, but no less than least.
+func newShares(what string, most, least int64) shares {
+	return shares{what: what, most: most, mostEach: max(most-most/4, least)}
 }
 
-// retake goes above the bound, if it must.
-func (s *slots) retake() { s.n.Add(1) }
-
-func (s *slots) give() { s.n.Add(-1) }
-
-// waiting counts the requests that wait for locks.
-type waiting struct {
-	most, mostEach int
-
-	mu   sync.Mutex // guards the rest
-	n    int
-	each map[string]int // by key or client address; no zeros
-}
-
-// enter counts one in, unless there are too many.
-func (w *waiting) enter(who string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// take takes n for a caller, or nothing: 503 overloaded.
+func (s *shares) take(who string, n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case w.n >= w.most:
-		return overloaded("as many requests wait for locks as may")
-	case w.each[who] >= w.mostEach:
-		return overloaded("as many requests of this key or client wait for locks as may")
+	case n > s.most-s.n:
+		return overloaded("too many " + s.what)
+	case n > s.mostEach-s.each[who]:
+		return overloaded("too many " + s.what + " for this key or client")
 	}
-	if w.each == nil {
-		w.each = map[string]int{}
-	}
-	w.n++
-	w.each[who]++
+	s.add(who, n)
 	return nil
 }
 
-func (w *waiting) leave(who string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.n--
-	if w.each[who]--; w.each[who] == 0 {
-		delete(w.each, who)
+// retake takes n, above the bounds if it must.
+func (s *shares) retake(who string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(who, n)
+}
+
+func (s *shares) give(who string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(who, -n)
+}
+
+// add changes the counts; s.mu is held.
+func (s *shares) add(who string, n int64) {
+	s.n += n
+	left := s.each[who] + n
+	if left == 0 {
+		delete(s.each, who)
+		return
 	}
+	if s.each == nil {
+		s.each = map[string]int64{}
+	}
+	s.each[who] = left
+}
+
+// taken returns how much is taken.
+func (s *shares) taken() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
 }
 
 // waitSlot counts a request that may wait for a lock, in place of those in work. Above the limits,
@@ -79,33 +87,39 @@ func (g *Gateway) waitSlot(c echo.Context) (release func(), err error) {
 		return nil, errDraining
 	}
 	p := passOf(c)
-	if err := g.waiting.enter(p.who); err != nil {
+	if err := g.waiting.take(p.who, 1); err != nil {
 		return nil, err
 	}
 	if p.inFlight {
-		g.inFlight.give()
+		g.inFlight.give(p.who, 1)
 	}
 	return func() {
-		g.waiting.leave(p.who)
+		g.waiting.give(p.who, 1)
 		if p.inFlight {
-			g.inFlight.retake()
+			g.inFlight.retake(p.who, 1)
 		}
 	}, nil
 }
 
 // takeBody takes n bytes of the budget of bodies until the request ends.
 func (g *Gateway) takeBody(p *pass, n int64) error {
-	if g.bodies.Add(n) > g.o.MaxBodies {
-		g.bodies.Add(-n)
-		return overloaded("as many bytes of bodies are in memory as may")
+	if err := g.bodies.take(p.who, n); err != nil {
+		return err
 	}
 	p.body += n
 	return nil
 }
 
+// giveBody gives back what the request has of the budget of bodies.
 func (g *Gateway) giveBody(p *pass) {
-	g.bodies.Add(-p.body)
+	g.bodies.give(p.who, p.body)
 	p.body = 0
+}
+
+// takeFirst takes the bytes of a reply's first value. One that is more than a caller's share is
+// served as well, to who has nothing else.
+func (g *Gateway) takeFirst(p *pass, n int64) error {
+	return g.takeBody(p, min(n, g.bodies.mostEach))
 }
 
 // body reads the raw body, within the budget of all bodies: its declared length is taken before

@@ -103,8 +103,13 @@ func TestMaxBodies(t *testing.T) {
 	}
 	d.shed(d.put(325 * kib))
 	d.shed(d.put(-325 * kib))
-	d.shed(d.do("", "POST", "/v1/resources/b/lock", `{}`+strings.Repeat(" ", 325*kib)))
-	d.shed(d.do("", "POST", "/v1/resources/b/lock/evict", `{}`+strings.Repeat(" ", 325*kib)))
+	d.shed(d.do("", "POST", "/v1/commits", `{}`+strings.Repeat(" ", 325*kib)))
+	d.shed(d.do("", "POST", "/v1/locks/renew", `{}`+strings.Repeat(" ", 325*kib)))
+	for _, path := range []string{"lock", "lock/evict"} { // they have little to say
+		d.want(413, "too-large", d.do("", "POST", "/v1/resources/b/"+path, `{}`+strings.Repeat(" ", 64*kib-1)))
+	}
+	d.want(413, "too-large", d.do("", "PATCH", "/v1/resources/a/lock", `{}`+strings.Repeat(" ", 64*kib-1), wire.HeaderToken, "1."+canary))
+	d.want(200, "", d.do("", "PATCH", "/v1/resources/a/lock", `{}`+strings.Repeat(" ", 64*kib-2), wire.HeaderToken, "1."+canary))
 	d.want(413, "too-large", d.put(1<<20+1))
 	wg.Go(func() { d.want(204, "", d.put(323*kib)) })
 	<-s.in

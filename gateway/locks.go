@@ -15,8 +15,8 @@ import (
 // maxRenew is how many tokens one request may renew.
 const maxRenew = 1000
 
-// maxReason bounds the reason of an eviction.
-const maxReason = 200
+// maxReason bounds the reason of an eviction, maxLabel is the issuer's bound of a label.
+const maxReason, maxLabel = 200, 200
 
 // lock is POST /v1/resources/{r}/lock.
 func (g *Gateway) lock(c echo.Context) (err error) {
@@ -30,7 +30,18 @@ func (g *Gateway) lock(c echo.Context) (err error) {
 	}
 	ctx, cancel := g.context(c, r.Wait)
 	defer cancel()
-	if r.Wait > 0 {
+
+	key := grantKey{r.Resource, r.Grant}
+	var granted locking.Granted
+	delivered := false
+	repeat := g.hands.begin(key)
+	defer func() { // also when something panics
+		if t := g.hands.end(key, granted.Token, delivered); t.Number > 0 {
+			g.giveBack(c, t, r.Label)
+		}
+	}()
+	waits := r.Wait > 0 || repeat // a repeat waits for what it repeats
+	if waits {
 		release, err := g.waitSlot(c)
 		if err != nil {
 			return err
@@ -41,16 +52,6 @@ func (g *Gateway) lock(c echo.Context) (err error) {
 		ctx = waiting
 	}
 
-	key := grantKey{r.Resource, r.Grant}
-	var granted locking.Granted
-	delivered := false
-	g.hands.begin(key)
-	defer func() { // also when something panics
-		if t := g.hands.end(key, granted.Token, delivered); t.Number > 0 {
-			g.giveBack(c, t, r.Label)
-		}
-	}()
-
 	called := time.Now()
 	granted, err = g.o.Issuer.Grant(ctx, r)
 	if err != nil {
@@ -58,6 +59,11 @@ func (g *Gateway) lock(c echo.Context) (err error) {
 	}
 	if gone := c.Request().Context().Err(); gone != nil {
 		return fencing.AsFailed(gone)
+	}
+	if waits {
+		if err := g.admitLate(c, r.Resource); err != nil {
+			return err
+		}
 	}
 	left := granted.ExpiresIn - (time.Since(called) - granted.Waited)
 	if left <= 0 {
@@ -105,7 +111,11 @@ func (g *Gateway) lockRequest(c echo.Context) (locking.Request, error) {
 	if r.Wait < 0 || r.Wait > g.o.MaxWait {
 		return r, &fencing.InvalidError{What: "wait", Got: r.Wait.String(), Allowed: "0s to " + g.o.MaxWait.String()}
 	}
-	return r, r.Validate()
+	if err := r.Validate(); err != nil {
+		return r, err
+	}
+	r.Label = hidden(r.Label, maxLabel)
+	return r, nil
 }
 
 // renew is PATCH /v1/resources/{r}/lock.
@@ -146,7 +156,7 @@ func (g *Gateway) renewAll(c echo.Context) error {
 		return err
 	}
 	var m wire.RenewAllRequest
-	if err := g.message(c, &m); err != nil {
+	if err := g.messageUpTo(c, g.o.MaxBody, &m); err != nil {
 		return err
 	}
 	d, err := ttl(m.TTL)
@@ -284,7 +294,7 @@ func (g *Gateway) evict(c echo.Context) error {
 	}
 	ctx, cancel := g.context(c, 0)
 	defer cancel()
-	if err := g.o.Issuer.Evict(ctx, name, int64(*m.Number), m.Reason); err != nil {
+	if err := g.o.Issuer.Evict(ctx, name, int64(*m.Number), hidden(m.Reason, maxReason)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

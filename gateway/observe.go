@@ -31,16 +31,14 @@ const statusGone = 499
 
 // Load is what a gateway is doing at the moment.
 type Load struct {
-	InFlight int // requests in work, those that wait or stream apart, and the open routes
+	InFlight int // requests in work, but those of Waiting and Streams, of admin routes and of open ones
 	Waiting  int // requests that may wait for locks
 	Streams  int // event streams
 }
 
 // Load returns what the gateway is doing.
 func (g *Gateway) Load() Load {
-	g.waiting.mu.Lock()
-	defer g.waiting.mu.Unlock()
-	return Load{InFlight: int(g.inFlight.n.Load()), Waiting: g.waiting.n, Streams: int(g.streams.n.Load())}
+	return Load{InFlight: int(g.inFlight.taken()), Waiting: int(g.waiting.taken()), Streams: int(g.streams.taken())}
 }
 
 // exchange is a request and its reply, and what is told of them at the end.

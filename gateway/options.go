@@ -42,11 +42,12 @@ type Options struct {
 	// MaxValue is the largest raw body of a record in bytes, 1 B to 64 MiB. The store has
 	// a limit of its own. Default: 1 MiB.
 	MaxValue int
-	// MaxBody is the largest JSON body in bytes, 1 KiB to 256 MiB. Values in a commit are
-	// base64, four bytes for three. Default: 8 MiB.
+	// MaxBody is the largest JSON body in bytes, 1 KiB to 256 MiB: of commits, and of renewals of
+	// many locks; all others have 64 KiB at most. Values in a commit are base64, four bytes for
+	// three. Default: 8 MiB.
 	MaxBody int
-	// MaxReply is about how many bytes of values one list of records returns; at least one
-	// record always, 1 KiB to 256 MiB. Default: 8 MiB.
+	// MaxReply is about how many bytes of values one list of records returns, and no more than three
+	// sixteenths of MaxBodies; at least one record always, 1 KiB to 256 MiB. Default: 8 MiB.
 	MaxReply int
 	// MaxWait is the longest wait for a lock that a request may ask for, 1 ms to 1 h.
 	// Default: 60 s.
@@ -71,17 +72,20 @@ type Options struct {
 	Rate float64
 	// MaxInFlight is how many requests are worked on at once, 1 to 1,000,000; above it requests
 	// are answered 503 overloaded. Those that may wait for locks, event streams, admin routes and
-	// open ones are not counted. Default: 1024.
+	// open ones are not counted. One key, or one client address where there are no keys, has at most
+	// three quarters of them, and of MaxStreams and MaxBodies, rounded up: so nobody alone is in the
+	// way of all others. Default: 1024.
 	MaxInFlight int
-	// MaxWaiting is how many requests with a wait for locks are served at once, 1 to 1,000,000;
-	// above it they are answered 503 overloaded. Per resource the issuer has a limit of its own.
+	// MaxWaiting is how many requests with a wait for locks, and repeats of them, are served at once,
+	// 1 to 1,000,000; above it they are answered 503 overloaded. Per resource the issuer has a limit of its own.
 	// Default: 20,000.
 	MaxWaiting int
 	// MaxWaitingPerKey is how many of them may be of one key, or of one client address where
 	// there are no keys, 1 to 1,000,000. Default: MaxWaiting.
 	MaxWaitingPerKey int
-	// MaxBodies is how many bytes of bodies are in memory at once, as they came, 1 MiB to 64 GiB
-	// and no less than MaxBody and MaxValue; above it requests are answered 503 overloaded.
+	// MaxBodies is how many bytes of bodies are in memory at once, as they came, and of values in
+	// replies, those of lists four times, 1 MiB to 64 GiB and no less than MaxBody and MaxValue; above
+	// it requests are answered 503 overloaded. The largest body is within every caller's share.
 	// Default: 256 MiB.
 	MaxBodies int64
 	// MaxStreams is how many event streams are served at once, 1 to 100,000. Default: 1000.

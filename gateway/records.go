@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -40,13 +41,24 @@ func (g *Gateway) getRecord(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := g.takeFirst(passOf(c), int64(len(rec.Value))); err != nil {
+		return err
+	}
 	setETag(c, rec.Version)
 	c.Response().Header().Set("Content-Length", strconv.Itoa(len(rec.Value)))
 	return c.Blob(http.StatusOK, wire.TypeRecord, rec.Value)
 }
 
-// listPage is how many records one request reads at most.
-const listPage = 100
+const (
+	// listPage is how many records one request returns at most.
+	listPage = 100
+	// listStep is how many records are read at once: the values of one step are in memory before
+	// anybody knows how large they are.
+	listStep = 8
+	// listCost is how often a value is in memory while a list is sent: as it is, and twice in the
+	// base64 of its JSON, by four bytes for three.
+	listCost = 4
+)
 
 // listRecords is GET /v1/resources/{r}/records.
 func (g *Gateway) listRecords(c echo.Context) error {
@@ -65,22 +77,52 @@ func (g *Gateway) listRecords(c echo.Context) error {
 	n = min(n, listPage)
 	ctx, cancel := g.context(c, 0)
 	defer cancel()
-	list, err := g.o.Store.List(ctx, name, q.Get("prefix"), q.Get("after"), n)
+	if c.Request().Method == http.MethodHead { // nothing of the values is sent
+		if _, err := g.o.Store.List(ctx, name, q.Get("prefix"), q.Get("after"), 1); err != nil {
+			return err
+		}
+		c.Response().Header().Set("Content-Type", wire.TypeJSON)
+		return c.NoContent(http.StatusOK)
+	}
+	out, err := g.page(ctx, passOf(c), name, q.Get("prefix"), q.Get("after"), n)
 	if err != nil {
 		return err
 	}
-	out := wire.RecordList{Records: make([]wire.Record, 0, len(list))}
-	size := 0
-	for i, rec := range list {
-		if size += len(rec.Value); i > 0 && size > g.o.MaxReply {
-			break
-		}
-		out.Records = append(out.Records, wire.Record{Key: rec.Key, Value: rec.Value, Version: wire.Int(rec.Version)})
-	}
-	if got := len(out.Records); got == n || got < len(list) {
-		out.Next = list[got-1].Key
-	}
 	return reply(c, http.StatusOK, out)
+}
+
+// page reads up to n records after a key, in steps, until their values are enough for one reply.
+func (g *Gateway) page(ctx context.Context, p *pass, name, prefix, after string, n int) (wire.RecordList, error) {
+	most := int(min(int64(g.o.MaxReply), g.bodies.mostEach/listCost))
+	out := wire.RecordList{Records: make([]wire.Record, 0, min(n, listStep))}
+	for size := 0; len(out.Records) < n; {
+		step := min(listStep, n-len(out.Records))
+		list, err := g.o.Store.List(ctx, name, prefix, after, step)
+		if err != nil {
+			return out, err
+		}
+		for _, rec := range list {
+			first := len(out.Records) == 0
+			if size += len(rec.Value); !first && size > most {
+				out.Next = after
+				return out, nil
+			}
+			take := g.takeBody
+			if first {
+				take = g.takeFirst
+			}
+			if err := take(p, listCost*int64(len(rec.Value))); err != nil {
+				return out, err
+			}
+			out.Records = append(out.Records, wire.Record{Key: rec.Key, Value: rec.Value, Version: wire.Int(rec.Version)})
+			after = rec.Key
+		}
+		if len(list) < step {
+			return out, nil
+		}
+	}
+	out.Next = after
+	return out, nil
 }
 
 // putRecord is PUT /v1/resources/{r}/records/{key}; the body is the value.

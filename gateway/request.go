@@ -115,6 +115,13 @@ func mustToken(c echo.Context, resource string) (fencing.Token, error) {
 	return t, err
 }
 
+// hidden is a label or a reason as it is kept and told of: what could be a secret is hidden in it. It
+// has been found valid, so it is ASCII.
+func hidden(s string, most int) string {
+	s = wire.Redact(s)
+	return s[:min(len(s), most)]
+}
+
 // beyond lengthens the server's time limits for a request that has been read and waits: WriteTimeout
 // counts from the request's head and would cut the wait, ReadTimeout would be taken for a client
 // that hangs up. net/http sets both anew after the reply.
@@ -132,14 +139,23 @@ func ttl(d *wire.Duration) (time.Duration, error) {
 	return time.Duration(*d), locking.ValidateTTL(time.Duration(*d))
 }
 
-// message reads a JSON body.
+// smallBody bounds the JSON of requests that have one lock or none to tell of, in bytes.
+const smallBody = 64 << 10
+
+// message reads a small JSON body. It is no more in memory then.
 func (g *Gateway) message(c echo.Context, v any) error {
+	defer g.giveBody(passOf(c))
+	return g.messageUpTo(c, min(smallBody, g.o.MaxBody), v)
+}
+
+// messageUpTo reads a JSON body of up to limit bytes.
+func (g *Gateway) messageUpTo(c echo.Context, limit int, v any) error {
 	kind, params, err := mime.ParseMediaType(c.Request().Header.Get("Content-Type"))
 	charset := params["charset"]
 	if err != nil || kind != wire.TypeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return wire.NewError(wire.SlugUnsupportedMedia, "want Content-Type: application/json")
 	}
-	data, err := g.body(c, g.o.MaxBody)
+	data, err := g.body(c, limit)
 	if err != nil {
 		return err
 	}

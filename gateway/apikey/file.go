@@ -96,15 +96,11 @@ func (f *File) refresh() {
 
 // read takes the file's keys. f.mu is held.
 func (f *File) read() error {
-	file, err := os.Open(f.path)
+	file, info, err := openFile(f.path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat() // before its text: a later change is seen at the next look
-	if err != nil {
-		return err
-	}
 	f.seen = info
 	list, err := readFrom(file, info)
 	if err != nil {
@@ -132,11 +128,28 @@ func (f *File) tell(err error) {
 	}
 }
 
+// openFile opens a regular file, and looks at it before its text is read: so a later change is seen
+// at the next look. Anything else is not opened: a pipe would wait for who writes to it.
+func openFile(path string) (*os.File, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s: it is no regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = file.Stat(); err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
 // readFrom reads and checks a whole file.
 func readFrom(file *os.File, info fs.FileInfo) ([]Entry, error) {
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: it is no regular file", file.Name())
-	}
 	if shared(info, 0o022) {
 		return nil, fmt.Errorf("%s: others may write to it, and so make keys: chmod go-w", file.Name())
 	}

@@ -18,15 +18,11 @@ var ErrNoKey = errors.New("there is no such key")
 
 // List returns the keys of a file in the order in which they were added.
 func List(path string) ([]Entry, error) {
-	file, err := os.Open(path)
+	file, info, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
 	return readFrom(file, info)
 }
 

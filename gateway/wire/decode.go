@@ -12,12 +12,21 @@ import (
 	"github.com/fencegate/fencegate/fencing"
 )
 
+const (
+	// maxElements bounds the objects and the elements of arrays in one message, before anything is
+	// made of them: 10,000 tokens, as many operations, and what is around them.
+	maxElements = 20_010
+	// maxMembers bounds the members of one object. No message has as many.
+	maxMembers = 64
+)
+
 var errNotString = errors.New("wire: not a string")
 
 // Decode reads data, which must be exactly one JSON object, into the message v. Beyond
 // encoding/json it refuses what two readers could understand differently: members that
 // are unknown, come twice, or differ from the message's in case only; null; text that is
-// no UTF-8, or half a surrogate pair. The error is [Malformed], or a
+// no UTF-8, or half a surrogate pair. It also refuses, before it decodes them, more elements than
+// any request can need: an empty one is three bytes, and two hundred in memory. The error is [Malformed], or a
 // [*fencing.InvalidError] where a string is outside its grammar.
 func Decode(data []byte, v any) error {
 	if err := scan(data); err != nil {
@@ -62,10 +71,12 @@ func scan(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	type level struct {
-		names map[string]bool // nil in an array
-		name  bool            // a member's name comes next
+		object bool
+		names  map[string]bool // of an object's members so far
+		name   bool            // a member's name comes next
 	}
 	var stack []level
+	elements := 0
 	for first := true; first || len(stack) > 0; first = false {
 		tok, err := dec.Token()
 		if err != nil {
@@ -81,13 +92,24 @@ func scan(data []byte) error {
 				return Malformed("unknown member")
 			case stack[top].names[s]:
 				return Malformed("the member %s comes twice", s)
+			case len(stack[top].names) == maxMembers:
+				return Malformed("an object has too many members")
+			}
+			if stack[top].names == nil {
+				stack[top].names = map[string]bool{}
 			}
 			stack[top].names[s], stack[top].name = true, false
 			continue
 		}
+		end := tok == json.Delim('}') || tok == json.Delim(']')
+		if !end && (tok == json.Delim('{') || top >= 0 && !stack[top].object) {
+			if elements++; elements > maxElements {
+				return Malformed("the body has too many elements: want at most %d objects and elements of arrays in all", maxElements)
+			}
+		}
 		switch tok {
 		case json.Delim('{'):
-			stack = append(stack, level{names: map[string]bool{}, name: true})
+			stack = append(stack, level{object: true, name: true})
 		case json.Delim('['):
 			stack = append(stack, level{})
 		case json.Delim('}'), json.Delim(']'):
@@ -102,7 +124,7 @@ func scan(data []byte) error {
 			return Malformed("the body is nested too deeply")
 		}
 		// A value has ended, or an object has begun: either way a name comes next.
-		if top = len(stack) - 1; top >= 0 && stack[top].names != nil {
+		if top = len(stack) - 1; top >= 0 && stack[top].object {
 			stack[top].name = true
 		}
 	}

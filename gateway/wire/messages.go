@@ -127,9 +127,9 @@ type LockStatus struct {
 	Waiters   int      `json:"waiters"`
 }
 
-// FromStatus prepares a status for sending.
+// FromStatus prepares a status for sending. What could be a secret in its label is hidden.
 func FromStatus(s locking.Status) LockStatus {
-	return LockStatus{s.Resource, Int(s.Number), s.Held, s.Label, Duration(s.Remaining), s.Waiters}
+	return LockStatus{s.Resource, Int(s.Number), s.Held, Redact(s.Label), Duration(s.Remaining), s.Waiters}
 }
 
 // Status is the way back.

@@ -345,7 +345,9 @@ func fromHeld(err error, p *Problem) bool {
 	if !ok || fencing.OutcomeOf(err) != fencing.Refused {
 		return false
 	}
-	p.Detail, p.Resource, p.Label = e.Error(), e.Resource, e.Label
+	shown := *e
+	shown.Label = Redact(e.Label)
+	p.Detail, p.Resource, p.Label = shown.Error(), e.Resource, shown.Label
 	if e.Number > 0 {
 		p.Number = Ptr(e.Number)
 	}

@@ -118,16 +118,56 @@ func invalid(what, got, allowed string) error {
 	return &fencing.InvalidError{What: what, Got: got, Allowed: allowed}
 }
 
-// passwords finds what is between :// and the last @ of a word, for a password may have an @ too,
-// and what follows password=.
-var passwords = regexp.MustCompile(`(://)[^\s"'<>]*(@)|(?i:(password=)('[^']*'|[^\s"']+))`)
+// passwords finds what follows password= in a connection string, in quotes or not, and "password": in
+// JSON. Where the quotes are not closed, it is all the rest.
+var passwords = regexp.MustCompile(`(?is)(password\s*=\s*|password"\s*:\s*)(?:(?:'(?:[^'\\]|\\.)*(?:'|\\?$))+|"(?:[^"\\]|\\.)*(?:"|\\?$)|(?:[^\s"'\\]|\\.)+)`)
+
+// port finds the beginning of what is after a colon and no password.
+var port = regexp.MustCompile(`^[0-9]{1,5}(?:$|[^0-9A-Za-z@:])`)
+
+// hideUserinfo hides what is between :// and an @ in every URL of s: the last @ before the line or
+// the next URL ends, for a password may have an @, quotes and spaces. Rather too much is hidden than
+// too little.
+func hideUserinfo(s string) string {
+	const mark = "://"
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, mark)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString(mark)
+		url := rest
+		if end := strings.IndexByte(url, '\n'); end >= 0 {
+			url = url[:end]
+		}
+		if next := strings.Index(url, mark); next >= 0 {
+			url = url[:next]
+		}
+		word := url
+		if end := strings.IndexAny(url, " \t\r\"'<>"); end >= 0 {
+			word = url[:end]
+		}
+		_, after, colon := strings.Cut(word, ":")
+		at := strings.LastIndexByte(url, '@')
+		if strings.Contains(word, "@") || at >= 0 && colon && !port.MatchString(after+" ") {
+			b.WriteString("[hidden]")
+			rest = rest[at:]
+		}
+		s = rest
+	}
+}
 
 // Redact hides every run of characters in s that could contain a grant id or the secret of an API
 // key, and passwords in URLs and connection strings. It is for what strangers sent and for what
 // goes to logs.
 func Redact(s string) string {
-	if strings.Contains(s, "://") || strings.Contains(s, "=") {
-		s = passwords.ReplaceAllString(s, "$1$3[hidden]$2")
+	if strings.ContainsAny(s, `=:`) {
+		s = passwords.ReplaceAllString(s, "${1}[hidden]")
+	}
+	if strings.Contains(s, "://") {
+		s = hideUserinfo(s)
 	}
 	for run, i := 0, 0; i < len(s); i++ {
 		if run++; !grantChar(s[i]) {

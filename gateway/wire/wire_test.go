@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -287,5 +288,47 @@ func TestRedact(t *testing.T) {
 		if got := wire.Redact(in); got != want {
 			t.Errorf("Redact(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestDecodeElements: what a message may hold is counted before anything is made of it.
+func TestDecodeElements(t *testing.T) {
+	t.Parallel()
+	list := func(member, element string, n int) []byte {
+		return []byte(`{"` + member + `":[` + strings.Repeat(element+",", n-1) + element + `]}`)
+	}
+	var m wire.Commit
+	if err := wire.Decode(list("ops", `{"resource":"a"}`, 20_000), &m); err != nil || len(m.Ops) != 20_000 {
+		t.Errorf("got %d operations, %v", len(m.Ops), err)
+	}
+	var members strings.Builder
+	for i := range 65 {
+		members.WriteString(`,"` + strings.Repeat("a", i/26+1) + string(rune('a'+i%26)) + `":{}`)
+	}
+	for _, body := range [][]byte{
+		list("ops", `{}`, 20_010), list("ops", `1`, 20_010), list("ops", `[]`, 20_010), list("ops", `[{}]`, 10_005),
+		[]byte(`{` + members.String()[1:] + `}`),
+	} {
+		err := wire.Decode(body, &m)
+		if e, ok := errors.AsType[*wire.Error](err); !ok || e.Problem.Slug() != wire.SlugMalformed || !strings.Contains(e.Problem.Detail, "too many") {
+			t.Errorf("%.40s: got %v, want that it has too many", body, err)
+		}
+	}
+	body := list("ops", `{}`, 2_700_000)
+	before, after := new(runtime.MemStats), new(runtime.MemStats)
+	runtime.ReadMemStats(before)
+	_ = wire.Decode(body, &m)
+	runtime.ReadMemStats(after)
+	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 256 { // other tests count too; it took 734
+		t.Errorf("%d MiB of it took %d MiB", len(body)>>20, got)
+	}
+}
+
+// TestNewErrorRedacts: a detail may quote what a stranger sent.
+func TestNewErrorRedacts(t *testing.T) {
+	t.Parallel()
+	e := wire.NewError(wire.SlugInvalid, "got 1."+strings.Repeat("A", 26))
+	if want := "got 1.[hidden]"; e.Problem.Detail != want {
+		t.Errorf("got %q, want %q", e.Problem.Detail, want)
 	}
 }
