@@ -25,6 +25,9 @@ func putOf(t fencing.Token, key, value string) storage.Commit {
 	return storage.Commit{Tokens: []fencing.Token{t}, Ops: []storage.Op{storage.Put(t.Resource, key, []byte(value))}}
 }
 
+// waitingSQL counts the sessions of this database that wait for a lock; other tests have others on the same server.
+const waitingSQL = "select count(distinct pid) from pg_locks join pg_stat_activity using (pid) where not granted and datname = current_database()"
+
 // TestBusyMark: a mark that somebody else has locked holds up its own commits, and not those
 // that came in one batch with them. It does not become one connection for each that waits.
 func TestBusyMark(t *testing.T) {
@@ -52,7 +55,7 @@ func TestBusyMark(t *testing.T) {
 		t.Errorf("neighbours of a stale one: %v", err)
 	}
 	var held int
-	if err := pool.QueryRow(t.Context(), "select count(distinct pid) from pg_locks where not granted").Scan(&held); err != nil || held > 2 {
+	if err := pool.QueryRow(t.Context(), waitingSQL).Scan(&held); err != nil || held > 2 {
 		t.Errorf("%d sessions wait, %v, want one for all", held, err)
 	}
 	select {
@@ -406,7 +409,7 @@ func TestOneHoldsTheMark(t *testing.T) {
 					t.Fatalf("the raise came in: %v", err)
 				default:
 				}
-				err := pool.QueryRow(t.Context(), "select count(distinct pid) from pg_locks where not granted and pid in (select pid from pg_stat_activity where datname = current_database())").Scan(&n)
+				err := pool.QueryRow(t.Context(), waitingSQL).Scan(&n)
 				return err == nil && n == 2
 			})
 			if err := tx.Rollback(t.Context()); err != nil {

@@ -146,7 +146,7 @@ func blocked(tb testing.TB, pool *pgxpool.Pool, n int) {
 	testenv.Eventually(tb, 10*time.Second, "sessions wait for a lock", func() bool {
 		var got int
 		err := conn.QueryRow(tb.Context(),
-			"select count(distinct pid) from pg_locks where not granted and pid in (select pid from pg_stat_activity where datname = current_database())").Scan(&got)
+			waitingSQL).Scan(&got)
 		if err != nil {
 			tb.Fatal(err)
 		}
