@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -126,7 +125,7 @@ func (c *clustered) failover(t *testing.T, cluster *testenv.RedisCluster) {
 	tokens := c.raised(t)
 	cluster.AwaitReplicas(t)
 	cluster.Masters[0].Kill()
-	cluster.Impatient(500 * time.Millisecond)
+	cluster.TakeOver(0)
 	for i, tok := range tokens {
 		err := newLog(t).insist(func() error {
 			_, err := c.store.Put(t.Context(), tok, record, []byte("2"))
