@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -21,7 +20,7 @@ type Address struct {
 }
 
 // NewAddress returns an address that leads to the server at to, and ends with the test.
-func NewAddress(tb testing.TB, to string) *Address {
+func NewAddress(tb TB, to string) *Address {
 	tb.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +21,7 @@ type templates struct {
 
 // NewDatabase creates an empty database and returns its URL for the superuser. It is dropped with the test, connections
 // or not, unless the server is down then.
-func (p *Postgres) NewDatabase(tb testing.TB) string {
+func (p *Postgres) NewDatabase(tb TB) string {
 	tb.Helper()
 	return p.newDatabase(tb, "template1")
 }
@@ -30,7 +29,7 @@ func (p *Postgres) NewDatabase(tb testing.TB) string {
 // NewDatabaseFrom is NewDatabase with a database that begins as a copy of a template, which is quicker than to fill
 // each one. The first call with a name fills the template; later ones, of other tests too, find it there. fill must close its
 // connections.
-func (p *Postgres) NewDatabaseFrom(tb testing.TB, name string, fill func(url string) error) string {
+func (p *Postgres) NewDatabaseFrom(tb TB, name string, fill func(url string) error) string {
 	tb.Helper()
 	template, err := p.template(name, fill)
 	if err != nil {
@@ -39,7 +38,7 @@ func (p *Postgres) NewDatabaseFrom(tb testing.TB, name string, fill func(url str
 	return p.newDatabase(tb, template)
 }
 
-func (p *Postgres) newDatabase(tb testing.TB, template string) string {
+func (p *Postgres) newDatabase(tb TB, template string) string {
 	tb.Helper()
 	name, err := p.create(template)
 	if err != nil {

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"testing"
 )
 
 // Server is what a test can do with a server of any kind. The methods that change it are for the test that started it: on
 // a shared server they fail the test.
 type Server struct {
-	tb     testing.TB
+	tb     TB
 	s      *server
 	shared bool
 }
@@ -92,7 +91,7 @@ func (h *Server) change(verb string, f func(context.Context) error) {
 }
 
 // start starts a server that ends with the test.
-func start(tb testing.TB, e engine, lookup error) Server {
+func start(tb TB, e engine, lookup error) Server {
 	tb.Helper()
 	s, err := startWith(e, lookup)
 	if err != nil {
@@ -119,7 +118,7 @@ func startWith(e engine, lookup error) (*server, error) {
 	return startServer(ctx, e)
 }
 
-func logIfFailed(tb testing.TB, s *server, from int64) {
+func logIfFailed(tb TB, s *server, from int64) {
 	if tb.Failed() {
 		tb.Logf("the end of the log of %s:\n%s", s.name, s.log(from))
 	}
@@ -135,7 +134,7 @@ func missing(program, pkg string) error {
 }
 
 // fail ends the test: it is skipped where the machine lacks something, unless that is forbidden.
-func fail(tb testing.TB, err error) {
+func fail(tb TB, err error) {
 	tb.Helper()
 	var m *missingError
 	if errors.As(err, &m) && os.Getenv("FENCEGATE_TEST_REQUIRE") != "1" {

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"testing"
 )
 
 // Below the ports that Linux (32768) and macOS (49152) use for outgoing connections and for ":0": one of those can be taken
@@ -46,11 +45,11 @@ func (p *port) release() { _ = p.claim.Close() }
 func (p *port) addr() string { return "127.0.0.1:" + strconv.Itoa(p.number) }
 
 // FreeAddress returns an address on 127.0.0.1 that no other test gets while tb lasts, for a program that tb starts.
-func FreeAddress(tb testing.TB) string {
+func FreeAddress(tb TB) string {
 	tb.Helper()
 	p, err := reservePort()
 	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("testenv: %v", err)
 	}
 	tb.Cleanup(p.release)
 	return p.addr()

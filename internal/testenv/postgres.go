@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -40,7 +39,7 @@ type Postgres struct {
 }
 
 // StartPostgres starts a PostgreSQL server that ends with the test.
-func StartPostgres(tb testing.TB, o *PostgresOptions) *Postgres {
+func StartPostgres(tb TB, o *PostgresOptions) *Postgres {
 	tb.Helper()
 	e, err := newPostgresEngine(o)
 	return &Postgres{start(tb, e, err), &templates{}}

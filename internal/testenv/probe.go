@@ -6,13 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 )
 
 // Eventually waits until cond is true and fails the test if that takes longer than within; what names the awaited thing. cond
 // is called at least once, and again and again in short intervals by the goroutine of the caller.
-func Eventually(tb testing.TB, within time.Duration, what string, cond func() bool) {
+func Eventually(tb TB, within time.Duration, what string, cond func() bool) {
 	tb.Helper()
 	if !poll(within, cond) {
 		tb.Fatalf("not within %v: %s", within, what)
@@ -27,7 +26,7 @@ var (
 
 // Unique returns a resource name that begins with prefix and that no other call returns, in this process or in another. The
 // prefix must be 1 to 160 characters of the grammar of resources; anything else fails the test.
-func Unique(tb testing.TB, prefix string) string {
+func Unique(tb TB, prefix string) string {
 	tb.Helper()
 	if !nameRule.MatchString(prefix) {
 		tb.Fatalf("testenv: prefix %q is not 1 to 160 characters of a resource name", prefix)

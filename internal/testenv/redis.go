@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -32,7 +31,7 @@ type RedisOptions struct {
 type Redis struct{ Server }
 
 // StartRedis starts a Redis server that ends with the test.
-func StartRedis(tb testing.TB, o *RedisOptions) *Redis {
+func StartRedis(tb TB, o *RedisOptions) *Redis {
 	tb.Helper()
 	e, err := newRedisEngine(o)
 	return &Redis{start(tb, e, err)}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,7 +20,7 @@ type RedisCluster struct {
 
 // StartRedisCluster starts a cluster that ends with the test, and returns when every node says that it is well and every
 // replica is in step.
-func StartRedisCluster(tb testing.TB, masters, replicas int) *RedisCluster {
+func StartRedisCluster(tb TB, masters, replicas int) *RedisCluster {
 	tb.Helper()
 	c := &RedisCluster{}
 	for i := range masters + replicas {
@@ -67,7 +66,7 @@ func (c *RedisCluster) TakeOver(i int) {
 }
 
 // AwaitReplicas waits until every replica has what its master has written by now.
-func (c *RedisCluster) AwaitReplicas(tb testing.TB) {
+func (c *RedisCluster) AwaitReplicas(tb TB) {
 	tb.Helper()
 	for i, master := range c.Masters {
 		master.change("await a replica of", func(ctx context.Context) error {

@@ -21,7 +21,7 @@ var sharedRedis, sharedPostgres sharedServer
 
 // SharedRedis returns the Redis server of this test process. It keeps nothing on disk, and every test uses it: name resources
 // with Unique and flush nothing.
-func SharedRedis(tb testing.TB) *Redis {
+func SharedRedis(tb TB) *Redis {
 	tb.Helper()
 	return &Redis{sharedRedis.get(tb, func() (*server, error) {
 		e, err := newRedisEngine(nil)
@@ -31,7 +31,7 @@ func SharedRedis(tb testing.TB) *Redis {
 
 // SharedPostgres returns the PostgreSQL server of this test process, with fsync off. Every test uses it: work in a database of
 // NewDatabase, and remember that roles are common to all databases.
-func SharedPostgres(tb testing.TB) *Postgres {
+func SharedPostgres(tb TB) *Postgres {
 	tb.Helper()
 	h := sharedPostgres.get(tb, func() (*server, error) {
 		e, err := newPostgresEngine(&PostgresOptions{NoSync: true})
@@ -40,7 +40,7 @@ func SharedPostgres(tb testing.TB) *Postgres {
 	return &Postgres{h, sharedPostgres.templates}
 }
 
-func (g *sharedServer) get(tb testing.TB, start func() (*server, error)) Server {
+func (g *sharedServer) get(tb TB, start func() (*server, error)) Server {
 	tb.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
