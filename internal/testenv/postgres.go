@@ -30,6 +30,11 @@ type PostgresOptions struct {
 	// Env are more environment variables, like "LD_PRELOAD=/path".
 	// Default: none; the server does not inherit the environment of the test.
 	Env []string
+	// Mount is called once with an empty directory, before anything is in it, and the data will lie in it: to put it
+	// on a file system of its own. unmount undoes it when the server is gone; when the process is killed, the watcher calls
+	// umount.
+	// Default: nil, the usual file system.
+	Mount func(dir string) (unmount func() error, err error)
 }
 
 // Postgres is a private PostgreSQL server. Everybody on this machine may log in as anybody.
@@ -92,6 +97,8 @@ func postgresBin() (string, error) {
 }
 
 func (*postgresEngine) kind() string { return "postgres" }
+
+func (e *postgresEngine) mount() mountFunc { return e.o.Mount }
 
 func (e *postgresEngine) program(s *server, name string, args ...string) *exec.Cmd {
 	return s.prepare(exec.Command(filepath.Join(e.bin, name), args...), e.o.Env)

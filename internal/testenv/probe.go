@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -26,7 +27,7 @@ var (
 
 // Unique returns a resource name that begins with prefix and that no other call returns, in this process or in another. The
 // prefix must be 1 to 160 characters of the grammar of resources; anything else fails the test.
-func Unique(tb TB, prefix string) string {
+func Unique(tb testing.TB, prefix string) string {
 	tb.Helper()
 	if !nameRule.MatchString(prefix) {
 		tb.Fatalf("testenv: prefix %q is not 1 to 160 characters of a resource name", prefix)

@@ -25,6 +25,11 @@ type RedisOptions struct {
 	// Env are more environment variables, like "LD_PRELOAD=/path".
 	// Default: none; the server does not inherit the environment of the test.
 	Env []string
+	// Mount is called once with an empty directory, before anything is in it, and the data will lie in it: to put it
+	// on a file system of its own. unmount undoes it when the server is gone; when the process is killed, the watcher calls
+	// umount.
+	// Default: nil, the usual file system.
+	Mount func(dir string) (unmount func() error, err error)
 }
 
 // Redis is a private Redis server.
@@ -59,6 +64,8 @@ func newRedisEngine(o *RedisOptions) (*redisEngine, error) {
 }
 
 func (*redisEngine) kind() string { return "redis" }
+
+func (e *redisEngine) mount() mountFunc { return e.o.Mount }
 
 func (*redisEngine) fill(context.Context, *server) error { return nil }
 

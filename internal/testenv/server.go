@@ -23,6 +23,8 @@ const (
 // engine is what differs between the kinds of servers.
 type engine interface {
 	kind() string
+	// mount is what the options say; nil for the usual file system.
+	mount() mountFunc
 	// fill makes the data of a new server in s.data, an empty directory.
 	fill(ctx context.Context, s *server) error
 	// command is the server in the foreground, on s.port.
@@ -37,6 +39,9 @@ type engine interface {
 	buried(data string) error
 }
 
+// mountFunc puts a directory on a file system of its own, and returns what undoes it.
+type mountFunc func(dir string) (unmount func() error, err error)
+
 // server is one server and its directory. It reports errors; Server reports to a test.
 type server struct {
 	engine engine
@@ -44,6 +49,8 @@ type server struct {
 	dir    string
 	data   string
 	port   *port
+
+	unmount func() error // nil where nothing is mounted
 
 	mu     sync.Mutex // guards the fields below and is held while the server changes state
 	proc   *process   // nil when killed
@@ -64,6 +71,9 @@ func startServer(ctx context.Context, e engine) (_ *server, err error) {
 			err = errors.Join(err, s.stop())
 		}
 	}()
+	if err := s.makeVolume(); err != nil {
+		return nil, err
+	}
 	if err := s.makeData(ctx); err != nil {
 		return nil, err
 	}
@@ -80,6 +90,22 @@ func startServer(ctx context.Context, e engine) (_ *server, err error) {
 		}
 		s.port.release()
 	}
+}
+
+// makeVolume mounts what is wanted. The data is below it and not it: it is removed and made anew, and a mount point
+// cannot be.
+func (s *server) makeVolume() (err error) {
+	mount := s.engine.mount()
+	if mount == nil {
+		return nil
+	}
+	dir := filepath.Join(s.dir, "volume")
+	if err := os.Mkdir(dir, 0o711); err != nil { // the servers' user must be able to pass
+		return err
+	}
+	s.unmount, err = mount(dir)
+	s.data = filepath.Join(dir, "data")
+	return err
 }
 
 func (s *server) makeData(ctx context.Context) error {
@@ -305,6 +331,13 @@ func (s *server) stop() error {
 	err = errors.Join(err, s.engine.buried(s.data))
 	// The orphans of such a server may still write.
 	var last error
+	if s.unmount != nil {
+		poll(5*time.Second, func() bool {
+			last = s.unmount()
+			return last == nil
+		})
+		err = errors.Join(err, last)
+	}
 	poll(5*time.Second, func() bool {
 		last = os.RemoveAll(s.dir)
 		return last == nil

@@ -74,10 +74,17 @@ func Main(m *testing.M) { os.Exit(Run(m)) }
 // Run is Main without the exit, for a TestMain that has more to do. It returns the exit code of the tests.
 func Run(m interface{ Run() int }) int {
 	code := m.Run()
-	if err := errors.Join(sharedRedis.stop(), sharedPostgres.stop()); err != nil {
+	if err := Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "testenv: stop the shared servers:", err)
 		code = max(code, 1)
 	}
-	work.close()
 	return code
+}
+
+// Close is what a program that is no test calls before it exits: it stops the shared servers and removes the directory of
+// this process. Servers of its own must have ended. Without it the same happens a moment after the process.
+func Close() error {
+	err := errors.Join(sharedRedis.stop(), sharedPostgres.stop())
+	work.close()
+	return err
 }

@@ -151,3 +151,19 @@ func reachable(dir string) bool {
 		dir = parent
 	}
 }
+
+// TempDir returns an empty directory that ends with the test, or with this process, however that ends. Unlike that of a
+// testing.TB it is there for programs that are no tests.
+func TempDir(tb TB) string {
+	tb.Helper()
+	dir, _, err := work.serverDir("files")
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Errorf("testenv: %v", err)
+		}
+	})
+	return dir
+}

@@ -100,6 +100,7 @@ type Fault struct {
 	Paused    []int  `json:"paused,omitempty"` // the processes that were stopped from Injected to Heal
 	Killed    []int  `json:"killed,omitempty"`
 	Void      string `json:"void,omitempty"` // why this machine cannot make it
+	Ops       []Op   `json:"-"`              // calls that the fault made itself, such as forged ones: they become the history's
 }
 
 // Leak is something that was left over when everybody had gone.

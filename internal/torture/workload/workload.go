@@ -28,7 +28,20 @@
 // By its random generator a turn also: stands still for a while in the middle of its work; writes
 // again after its lease has ended or was released (the store is to refuse it; Forged is set after an
 // acknowledged release); renews a released token (must be lost); re-enters its lease (must be the same token);
-// sends forged and replayed tokens (Forged); leaves without releasing.
+// sends forged and replayed tokens (Forged); leaves without releasing; holds a grant that nobody
+// renews, and works on past its end.
+//
+// # What it does not do
+//
+// After a commit that was applied, or may have been, nothing else is written under its token, but for
+// the same commit under its key: tasks of one token are not protected from each other, and neither is a task from
+// a request of its own that the network delivers twice.
+//
+// # How it is written down
+//
+// Release is Freed where Lease.Release returned nil. A transaction of table is written down three times
+// under its ID: before it begins, with nothing in it; before COMMIT is sent, with Cells and Writes (the audit's place is known by
+// then); and after the answer. One that was left without Writes surely did nothing.
 package workload
 
 import (
@@ -72,6 +85,8 @@ type Seat struct {
 	Next func() string
 	// Hold is how long a turn works between its read and its write, about; see Options.
 	Options
+
+	past map[string][]fencing.Token // by group, the last tokens whose release was acknowledged
 }
 
 // Workload is one kind of work.
@@ -88,4 +103,19 @@ type Workload interface {
 	Turn(ctx context.Context, s *Seat, resources []string)
 	// Final reads all records of group i, by plain reads, when nobody works any more.
 	Final(ctx context.Context, a Access, resources []string) ([]history.Cell, error)
+}
+
+// All returns every workload, in the order of the list above.
+func All() []Workload {
+	return []Workload{register{}, bank{}, set{}, coupon{}, task{}, log{}, table{}}
+}
+
+// Named returns the workload of a name.
+func Named(name string) (w Workload, ok bool) {
+	for _, w := range All() {
+		if w.Name() == name {
+			return w, true
+		}
+	}
+	return nil, false
 }
