@@ -1,10 +1,36 @@
 // Package link is a TCP address in front of a server, which delays, drops, resets, holds and repeats
 // what passes, in each direction by itself, and which stays while the server behind it changes.
 //
-// It is toxiproxy in this process, with toxics of our own where that has none.
+// # Why not toxiproxy
+//
+// It is a proxy of our own, and not toxiproxy in this process, because what is wanted most is out of
+// a toxic's reach: a toxic sees chunks of bytes of one direction and neither of the two sockets, so
+// it cannot reset a connection instead of delivering a reply, tell the connections that are open
+// from new ones, or send a request again on another one. Its proxies give up their port when they are disabled or
+// led elsewhere, and its toxics are prototypes in a registry of the process.
+//
+// # Messages
+//
+// A message is what arrived at once: one chunk of bytes, which with pipelines can hold several
+// requests or replies. Only repeats need more: they are of whole requests, of the Redis protocol (with the
+// HELLO, AUTH and SELECT of their connection before them; from MULTI to EXEC as one) and of HTTP/1.1 with a
+// Content-Length. Other protocols, Postgres among them, are not repeated: a message of theirs means
+// nothing without those before it.
+//
+// # Seeds
+//
+// The decisions on the n-th connection of a link in one direction depend on the seed, on n and on the messages before it in this
+// direction. Which connection is the n-th, and what arrives at once, is decided by scheduling.
 package link
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
 
 // Direction is that of the bytes.
 type Direction string
@@ -15,37 +41,165 @@ const (
 	Replies  Direction = "replies"  // from the server to the client
 )
 
-// Trouble is what is done to what passes. The zero value is none. Every field is for itself, and they combine.
-type Trouble struct {
-	Latency, Jitter time.Duration
-	Bandwidth       int64   // bytes a second; 0: unlimited
-	Silent          bool    // nothing passes, and nobody is told: a partition in this direction
-	HalfOpen        bool    // the connections that are open pass nothing more, and are never closed; new ones work
-	ResetShare      float64 // after each message this share of the connections is reset, 0..1: with Replies the request was carried out and its answer is lost
-	HoldShare       float64 // this share of the messages is held for up to HoldFor, and delivered late; others of the connection wait behind it
-	HoldFor         time.Duration
-	RepeatShare     float64 // this share of the requests is delivered once more, on a connection of its own, after up to HoldFor: a late duplicate
-	Cut             bool    // connections are refused and open ones closed
+// index returns 0 or 1.
+func (d Direction) index() int {
+	if d == Replies {
+		return 1
+	}
+	return 0
 }
 
 // Link is such an address. It is safe for concurrent use.
-type Link struct{}
+type Link struct {
+	listener *net.TCPListener
+	running  sync.WaitGroup
 
-// New returns a link to the server at to ("127.0.0.1:PORT").
-func New(to string) (*Link, error) { panic("not written yet") }
+	// mu guards what follows. Nothing is waited for under it.
+	mu     sync.Mutex
+	to     string
+	states [2]*state // by Direction.index
+	pairs  map[*pair]bool
+	opened uint64 // connections so far
+	closed bool
+
+	repeats int // that are on their way
+
+	cancel context.CancelFunc // ends everything that waits
+}
+
+// state is what is done in one direction until it is replaced.
+type state struct {
+	Trouble
+	seed     uint64
+	replaced chan struct{} // closed then
+}
+
+// New returns a link to the server at to ("127.0.0.1:PORT"); to nowhere where it is empty, see MoveTo.
+func New(to string) (*Link, error) {
+	if to != "" {
+		if _, _, err := net.SplitHostPort(to); err != nil {
+			return nil, fmt.Errorf("a link leads to host:port: %w", err)
+		}
+	}
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{listener: listener, to: to, pairs: make(map[*pair]bool)}
+	for i := range l.states {
+		l.states[i] = &state{replaced: make(chan struct{})}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.running.Go(func() { l.accept(ctx) })
+	return l, nil
+}
 
 // Addr returns "127.0.0.1:PORT". It never changes.
-func (l *Link) Addr() string { panic("not written yet") }
+func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// MoveTo cuts all connections, and leads new ones to the server at to; nowhere where it is empty.
-func (l *Link) MoveTo(to string) { panic("not written yet") }
+// MoveTo cuts all connections, and leads new ones to the server at to; nowhere where it is empty: then they
+// are reset as soon as they are made.
+func (l *Link) MoveTo(to string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to = to
+	l.resetLocked(func(*pair) bool { return true })
+}
 
 // Trouble replaces what is done to what passes in a direction, for connections that are open and for new ones.
-// seed decides which messages are held, repeated or lose their connection.
-func (l *Link) Trouble(d Direction, t Trouble, seed uint64) error { panic("not written yet") }
+// seed decides which messages are held, repeated or lose their connection. What is held or delayed just
+// now is judged anew, and connections on which something was withheld, and no longer would be, are reset. The error
+// says what of t is not allowed.
+func (l *Link) Trouble(d Direction, t Trouble, seed uint64) error {
+	if d != Requests && d != Replies {
+		return fmt.Errorf("direction %q is neither %q nor %q", d, Requests, Replies)
+	}
+	if err := t.check(d); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errors.New("the link is closed")
+	}
+	l.replaceLocked(d.index(), t, seed)
+	return nil
+}
 
-// Heal ends all trouble. Connections on which something was withheld are reset.
-func (l *Link) Heal() { panic("not written yet") }
+// Heal ends all trouble. What is held is delivered; connections on which something was withheld are
+// reset; repeats that were decided still come.
+func (l *Link) Heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.states {
+		l.replaceLocked(i, Trouble{}, 0)
+	}
+}
 
-// Close ends the link and its connections.
-func (l *Link) Close() { panic("not written yet") }
+func (l *Link) replaceLocked(i int, t Trouble, seed uint64) {
+	for p := range l.pairs {
+		p.frozen[i] = t.HalfOpen
+	}
+	l.resetLocked(func(p *pair) bool { return t.Cut || p.lost[i] && !t.Silent && !t.HalfOpen })
+	close(l.states[i].replaced)
+	l.states[i] = &state{Trouble: t, seed: seed, replaced: make(chan struct{})}
+}
+
+// resetLocked resets the connections that which chooses.
+func (l *Link) resetLocked(which func(*pair) bool) {
+	for p := range l.pairs {
+		if which(p) {
+			p.reset()
+		}
+	}
+}
+
+// Close ends the link and its connections, and returns when nothing of it runs any more.
+func (l *Link) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.cancel()
+	_ = l.listener.Close() // what is wrong with it is of no interest any more
+	l.resetLocked(func(*pair) bool { return true })
+	l.mu.Unlock()
+	l.running.Wait()
+}
+
+func (l *Link) accept(ctx context.Context) {
+	for {
+		client, err := l.listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // a client that has gone already, or no file left for it: it may try again
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		l.open(ctx, client)
+	}
+}
+
+// open starts to serve a client, or resets it.
+func (l *Link) open(all context.Context, client *net.TCPConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ctx, cancel := context.WithCancel(all)
+	p := &pair{link: l, client: client, to: l.to, index: l.opened, cancel: cancel}
+	p.repeat = func(q request, after time.Duration) { l.repeat(all, q, p.to, after) }
+	l.opened++
+	if l.closed || l.to == "" || l.states[0].Cut || l.states[1].Cut {
+		p.reset()
+		return
+	}
+	l.pairs[p] = true
+	l.running.Go(func() {
+		p.serve(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.pairs, p)
+	})
+}
