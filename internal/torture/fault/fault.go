@@ -17,7 +17,9 @@ type Fault struct {
 	Name   string // such as "redis-kill"
 	What   string // what happens, in a sentence
 	Expect string // what must happen then, in a sentence
-	Loses  []history.Loss
+	// Loses is the most that it makes servers forget. What that is on one rig is less, perhaps: then Inject
+	// says so in note.Loses.
+	Loses []history.Loss
 	// Destroys says that data of a server of the user's own could be lost: it needs leave.
 	Destroys bool
 	// Own says that it needs servers that the run has started itself.
@@ -29,8 +31,8 @@ type Fault struct {
 	Prepare func(s *rig.Spec)
 	// Hold is about how long the fault lasts before it is healed; it is drawn from half to one and a half of it.
 	Hold time.Duration
-	// Inject makes the fault, writes into note what it did (Detail, Paused, Killed), and returns how to
-	// heal it. heal is called once, also after an error of Inject if it is not nil. An error that is
+	// Inject makes the fault, writes into note what it did (Detail, Paused, Killed, Ops, and Loses where it
+	// is less than the fault's), and returns how to heal it, which may write into note too. heal is called once, also after an error of Inject if it is not nil. An error that is
 	// a *VoidError says that this machine cannot make it; any other ends the run as void.
 	Inject func(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (heal func(context.Context) error, err error)
 }
@@ -44,8 +46,9 @@ func (e *VoidError) Error() string { return "cannot be made here: " + e.Why }
 // Void is a *VoidError.
 func Void(format string, args ...any) error { return &VoidError{fmt.Sprintf(format, args...)} }
 
-// IsVoid reports whether an error is a *VoidError.
+// IsVoid reports whether an error is a *VoidError, or a rig's that says the same.
 func IsVoid(err error) bool {
 	var v *VoidError
-	return errors.As(err, &v)
+	var c *rig.CannotError
+	return errors.As(err, &v) || errors.As(err, &c)
 }

@@ -1,0 +1,4 @@
+package fault
+
+// Repeatable is repeatable.
+var Repeatable = repeatable

@@ -1,0 +1,288 @@
+package fault_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencegate/fencegate/internal/torture/fault"
+	"github.com/fencegate/fencegate/internal/torture/history"
+	"github.com/fencegate/fencegate/internal/torture/rig"
+)
+
+// On which rigs there are links for a fault, and which.
+func TestNetworkFits(t *testing.T) {
+	t.Parallel()
+	rigs := map[string]rig.Spec{
+		"redis+postgres":            {Lock: "redis", Store: "postgres"},
+		"postgres+postgres":         {Lock: "postgres", Store: "postgres"},
+		"redis+redis":               {Lock: "redis", Store: "redis"},
+		"redlock+postgres":          {Lock: "redlock", Store: "postgres"},
+		"memory+sqlite":             {Lock: "memory", Store: "sqlite", Gateways: 1},
+		"gateway+postgres+postgres": {Lock: "postgres", Store: "postgres", Gateways: 2},
+	}
+	want := map[string]string{
+		"net-latency":            "redis+postgres postgres+postgres redis+redis redlock+postgres gateway+postgres+postgres",
+		"net-reply-loss":         "redis+postgres postgres+postgres redis+redis redlock+postgres gateway+postgres+postgres",
+		"net-reply-loss-lock":    "redis+postgres redlock+postgres",
+		"net-store-only":         "redis+postgres redlock+postgres",
+		"net-lock-only":          "redis+postgres redlock+postgres",
+		"net-duplicates":         "redis+postgres redis+redis",
+		"net-gateway-cut":        "memory+sqlite gateway+postgres+postgres",
+		"net-redlock-minority":   "redlock+postgres",
+		"net-redlock-duplicates": "redlock+postgres",
+		"net-nft-drop":           "redis+postgres postgres+postgres redis+redis redlock+postgres gateway+postgres+postgres",
+		"clock-forward":          "redis+postgres redis+redis redlock+postgres",
+	}
+	for name, fits := range want {
+		f, ok := fault.Named(name)
+		if !ok {
+			t.Errorf("there is no %s", name)
+			continue
+		}
+		for on, s := range rigs {
+			if got, want := f.Fits(s), slices.Contains(strings.Fields(fits), on); got != want {
+				t.Errorf("%s fits %s: %v, want %v", name, on, got, want)
+			}
+			if !f.Fits(s) {
+				continue
+			}
+			f.Prepare(&s)
+			if gateway := strings.HasPrefix(name, "net-gateway"); strings.HasPrefix(name, "net-") && (s.GatewayLinks != gateway || s.Links == gateway) {
+				t.Errorf("%s on %s: links %v, gateway links %v", name, on, s.Links, s.GatewayLinks)
+			}
+		}
+	}
+}
+
+// probe is what a client of a Redis saw.
+type probe struct {
+	sent, answered, failed, late int
+	counted                      int64 // by the server
+}
+
+// watch sends INCRs to addr until it is told to stop, each with a timeout.
+func watch(t *testing.T, addr, key string) (stop func() probe) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var p probe
+	var running sync.WaitGroup
+	running.Go(func() {
+		c := dialRedis(t, addr)
+		for ctx.Err() == nil {
+			began := time.Now()
+			p.sent++
+			if err := c.Incr(context.WithoutCancel(ctx), key).Err(); err != nil {
+				p.failed++
+			} else {
+				p.answered++
+			}
+			if time.Since(began) > 20*time.Millisecond {
+				p.late++
+			}
+		}
+	})
+	return func() probe { cancel(); running.Wait(); return p }
+}
+
+func dialRedis(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, DialerRetries: 1,
+		PoolSize:    10_000, // so many failed dials make a pool wait for a second
+		DialTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond,
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// build builds a rig without clients, on which some faults were prepared.
+func build(t *testing.T, s rig.Spec, names ...string) *rig.Rig {
+	t.Helper()
+	for _, name := range names {
+		f, _ := fault.Named(name)
+		f.Prepare(&s)
+	}
+	s.Volatile = true
+	s.Client.TTL = 400 * time.Millisecond
+	r, err := rig.Build(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// inject makes a fault, has during called, and heals it.
+func inject(t *testing.T, r *rig.Rig, name string, during func()) history.Fault {
+	t.Helper()
+	f, ok := fault.Named(name)
+	if !ok || !f.Fits(r.Spec) {
+		t.Fatalf("%s does not fit", name)
+	}
+	note := history.Fault{Name: name, Loses: f.Loses}
+	heal, err := f.Inject(t.Context(), r, rand.New(rand.NewPCG(1, 2)), &note)
+	if err == nil {
+		during()
+	}
+	if heal != nil {
+		if err := heal(t.Context()); err != nil {
+			t.Errorf("heal %s: %v", name, err)
+		}
+	}
+	if fault.IsVoid(err) {
+		t.Logf("%s: %v", name, err)
+		note.Void = err.Error()
+	} else if err != nil {
+		t.Fatalf("inject %s: %v", name, err)
+	}
+	return note
+}
+
+// Each fault is seen by a client, and gone when it is healed.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	r := build(t, rig.Spec{Lock: "redis", Store: "redis"}, "net-cut")
+	for name, seen := range map[string]func(probe) bool{
+		"net-latency":          func(p probe) bool { return p.late == p.sent && p.failed == 0 },
+		"net-slow":             func(p probe) bool { return p.failed == 0 && p.answered < 500 },
+		"net-jitter-spikes":    func(p probe) bool { return p.late > 0 },
+		"net-held":             func(p probe) bool { return p.failed > 0 && p.answered > 0 },
+		"net-duplicates":       func(p probe) bool { return p.failed == 0 && int(p.counted) > p.sent+p.sent/10 },
+		"net-reply-loss":       func(p probe) bool { return p.failed > 0 && p.answered > 0 && int(p.counted) > p.answered },
+		"net-request-loss":     func(p probe) bool { return p.failed > 0 && int(p.counted) == p.answered },
+		"net-flap":             func(p probe) bool { return p.failed > 0 && p.answered > 0 },
+		"net-cut":              func(p probe) bool { return p.answered == 0 },
+		"net-one-way-requests": func(p probe) bool { return p.answered == 0 && p.counted == 0 },
+		"net-one-way-replies":  func(p probe) bool { return p.answered == 0 },
+		"net-nft-one-way":      func(p probe) bool { return p.answered == 0 },
+		"net-nft-drop":         func(p probe) bool { return p.answered == 0 && p.late > 0 },
+	} {
+		l := r.Links["server"]
+		direct := dialRedis(t, r.Server("server"))
+		background := watch(t, l.Addr(), "background") // who is there before the fault
+		var p probe
+		note := inject(t, r, name, func() {
+			stop := watch(t, l.Addr(), name)
+			time.Sleep(600 * time.Millisecond) // the fault's own length
+			p = stop()
+		})
+		background()
+		// What is on its way arrives, and no more comes then.
+		for last := int64(-1); last != p.counted; {
+			last = p.counted
+			time.Sleep(300 * time.Millisecond)
+			p.counted, _ = direct.Get(t.Context(), name).Int64()
+		}
+		if note.Void == "" && !seen(p) {
+			t.Errorf("%s: a client saw %+v", name, p)
+		}
+		if note.Detail == "" && note.Void == "" {
+			t.Errorf("%s does not say what it did", name)
+		}
+		after := dialRedis(t, l.Addr())
+		for end := time.Now().Add(10 * time.Second); after.Ping(t.Context()).Err() != nil; {
+			if time.Now().After(end) {
+				t.Fatalf("after %s nobody is served", name)
+			}
+		}
+	}
+}
+
+// The connections that are open are dead, new ones work.
+func TestHalfOpen(t *testing.T) {
+	t.Parallel()
+	r := build(t, rig.Spec{Lock: "redis", Store: "redis"}, "net-half-open")
+	ctx := t.Context()
+	old := dialRedis(t, r.Links["server"].Addr())
+	if err := old.Ping(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	inject(t, r, "net-half-open", func() {
+		if err := old.Ping(ctx).Err(); err == nil {
+			t.Error("an open connection passes a PING")
+		}
+		if err := dialRedis(t, r.Links["server"].Addr()).Ping(ctx).Err(); err != nil {
+			t.Errorf("a new connection: %v", err)
+		}
+	})
+}
+
+// reached returns the links by which a PING is answered.
+func reached(t *testing.T, r *rig.Rig) (names []string) {
+	t.Helper()
+	for name, l := range r.Links {
+		if dialRedis(t, l.Addr()).Ping(t.Context()).Err() == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestNetworkOfRedlock(t *testing.T) {
+	t.Parallel()
+	r := build(t, rig.Spec{Lock: "redlock", Store: "redis"}, "net-redlock-majority")
+	for name, want := range map[string]int{"net-redlock-minority": 4, "net-redlock-majority": 3, "net-redlock-one-way": 4} {
+		note := inject(t, r, name, func() {
+			if got := reached(t, r); len(got) != want || !slices.Contains(got, "store") {
+				t.Errorf("%s: %v are reached, want %d, and the store among them", name, got, want)
+			}
+		})
+		if n := strings.Count(note.Detail, "lock-"); n != 6-want {
+			t.Errorf("%s says %q", name, note.Detail)
+		}
+		if got := reached(t, r); len(got) != 6 {
+			t.Errorf("after %s only %v are reached", name, got)
+		}
+	}
+	for name, want := range map[string]string{"net-store-only": "lock-0 lock-1 lock-2 lock-3 lock-4", "net-lock-only": "store"} {
+		inject(t, r, name, func() {
+			if got := strings.Join(reached(t, r), " "); got != want {
+				t.Errorf("%s: %s are reached, want %s", name, got, want)
+			}
+		})
+	}
+}
+
+// A rig without links is a mistake that is named.
+func TestUnprepared(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"net-cut", "net-flap"} {
+		f, _ := fault.Named(name)
+		_, err := f.Inject(t.Context(), &rig.Rig{Spec: rig.Spec{Lock: "redis", Store: "redis"}}, rand.New(rand.NewPCG(1, 2)), &history.Fault{})
+		if err == nil || fault.IsVoid(err) {
+			t.Errorf("%s: %v, want an error", name, err)
+		}
+	}
+}
+
+// Commits without a key are promised nothing when they come twice.
+func TestRepeatable(t *testing.T) {
+	t.Parallel()
+	for request, want := range map[string]bool{
+		"*3\r\n$7\r\nEVALSHA\r\n$3\r\nput\r\n$1\r\n1\r\n":                                          false,
+		"*3\r\n$7\r\nEVALSHA\r\n$4\r\nmark\r\n$1\r\n1\r\n":                                         true,
+		"POST /v1/commits HTTP/1.1\r\nHost: x\r\n\r\n":                                             false,
+		"POST /v1/commits HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\n\r\n":                       true,
+		"PUT /v1/resources/a/records/b HTTP/1.1\r\nHost: x\r\n\r\n":                                false,
+		"GET /v1/resources/a/records/b HTTP/1.1\r\nHost: x\r\n\r\n":                                true,
+		"POST /v1/resources/a/lock HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}":             true,
+		"DELETE /v1/resources/a/lock HTTP/1.1\r\nHost: x\r\n\r\n":                                  true,
+		"DELETE /v1/resources/a/records/b HTTP/1.1\r\nHost: x\r\nIdempotency-Key: \"abc\"\r\n\r\n": true,
+	} {
+		if got := fault.Repeatable([]byte(request)); got != want {
+			t.Errorf("%q may be repeated: %v, want %v", request, got, want)
+		}
+	}
+}
