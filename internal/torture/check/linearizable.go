@@ -1,0 +1,33 @@
+package check
+
+import "github.com/anishathalye/porcupine"
+
+// linearizable looks for an order of a group's calls, within the times at which they were made and
+// answered, that explains what they saw: a commit is applied in one moment, in which its records
+// hold what it was computed from (so that no acknowledged read-modify-write is lost), and a read
+// sees what the commits before it wrote. Records that are written once (elements, receipts, entries)
+// need no such search: see outcomes and coupon.
+func (r *run) linearizable(g *group) {
+	if len(g.reads)+len(g.commits) == 0 {
+		return
+	}
+	r.result.Histories++
+	if g.workload == "set" {
+		r.elements(g)
+		return
+	}
+	if g.workload == "coupon" { // see there
+		return
+	}
+	for _, s := range r.spans() {
+		p := r.problem(g, s)
+		switch porcupine.CheckOperationsTimeout(p.model(), p.ops, r.undecided) {
+		case porcupine.Unknown:
+			r.result.Undecided++
+			return
+		case porcupine.Illegal:
+			r.violate(r.explain(g, p))
+			return
+		}
+	}
+}
