@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"context"
 	"time"
 
 	"github.com/fencegate/fencegate/internal/torture/check"
@@ -33,11 +32,4 @@ type Outcome struct {
 	Run     report.Run
 	History *history.History // nil where the run did not get that far
 	Result  check.Result
-}
-
-// Run makes one run. progress, which may be nil, is called a few times a second, by one goroutine. The error says that
-// the run could not be made at all, such as a missing server or a Config that is wrong (nothing was
-// started then); a void run is no error. When ctx ends the run is cut short, healed, checked and reported.
-func Run(ctx context.Context, c Config, progress func(Progress)) (*Outcome, error) {
-	panic("not written yet")
 }
