@@ -9,7 +9,14 @@
 //	+++ b/fencing/mark.go
 //	...
 //
-// The patched copies are given to go test by -overlay, so nothing is written to the tree, and
+// Instead of tests, or beside them, a patch can name runs of the fault machine, which must find a
+// violation within a minute:
+//
+//	# run: --lock redis --store postgres --faults client-pause
+//
+// and instead of a diff the patch whose diff it has ("# like: storage/key-share").
+//
+// The patched copies are given to go test and go build by -overlay, so nothing is written to the tree, and
 // product code has no switches. First the tests must pass without a patch. A patch is caught if a test of one of its lines failed; one whose tests
 // pass, that does not compile, or that no longer applies fails the command.
 package main

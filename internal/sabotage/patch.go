@@ -18,6 +18,8 @@ type patch struct {
 	name  string     // its path without the ending: "storage/retired-is-plain"
 	what  string     // what it breaks
 	tests [][]string // arguments of go test, each of which must fail
+	runs  [][]string // arguments of fencegate-torture run, each of which must find a violation
+	like  string     // another patch's name, whose diff this one has
 	files []string   // what it changes, in the project
 	diff  []byte
 }
@@ -44,6 +46,9 @@ func load(dir, only string) ([]patch, error) {
 			return nil, err
 		}
 		p, err := parse(name, text)
+		if err == nil && p.like != "" {
+			err = p.borrow(dir)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -63,16 +68,34 @@ func parse(name string, text []byte) (patch, error) {
 		switch {
 		case isComment && strings.HasPrefix(comment, "test: "):
 			p.tests = append(p.tests, fields(strings.TrimPrefix(comment, "test: ")))
+		case isComment && strings.HasPrefix(comment, "run: "):
+			p.runs = append(p.runs, fields(strings.TrimPrefix(comment, "run: ")))
+		case isComment && strings.HasPrefix(comment, "like: "):
+			p.like = strings.TrimPrefix(comment, "like: ")
 		case isComment && p.what == "":
 			p.what = comment
 		case strings.HasPrefix(line, "+++ b/"):
 			p.files = append(p.files, strings.TrimPrefix(line, "+++ b/"))
 		}
 	}
-	if p.what == "" || len(p.tests) == 0 || len(p.files) == 0 {
-		return p, errors.New("want a line that says what is broken, a line \"# test: ...\", and a diff with a/ and b/")
+	if p.what == "" || len(p.tests)+len(p.runs) == 0 || (len(p.files) == 0) == (p.like == "") {
+		return p, errors.New("want a line that says what is broken, a line \"# test: ...\" or \"# run: ...\", and a diff with a/ and b/ or a line \"# like: ...\"")
 	}
 	return p, nil
+}
+
+// borrow takes the diff of the patch that this one is like.
+func (p *patch) borrow(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(p.like)+".patch"))
+	if err != nil {
+		return err
+	}
+	lender, err := parse(p.like, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.like, err)
+	}
+	p.files, p.diff = lender.files, lender.diff
+	return nil
 }
 
 // fields splits at spaces; single quotes keep what is between them together.
@@ -133,7 +156,7 @@ func goTest(ctx context.Context, args []string) (output string, err error) {
 	return string(out), err
 }
 
-// try runs the tests under the patch. It is caught if each of them failed.
+// try runs the tests and the torture under the patch. It is caught if each of them failed.
 func (p patch) try(ctx context.Context) (caught bool, output string, err error) {
 	dir, err := os.MkdirTemp("", "sabotage-")
 	if err != nil {
@@ -156,5 +179,19 @@ func (p patch) try(ctx context.Context) (caught bool, output string, err error) 
 			return false, output, fmt.Errorf("no test failed, but go test did: %w", err)
 		}
 	}
-	return true, "", nil
+	if len(p.runs) == 0 {
+		return true, "", nil
+	}
+	programs, err := build(ctx, dir, overlay)
+	if err != nil {
+		return false, "", err
+	}
+	for _, args := range p.runs {
+		var verdict string
+		verdict, output, err = programs.torture(ctx, patience, args)
+		if err != nil || verdict != violated {
+			return false, output, err
+		}
+	}
+	return true, output, nil
 }
