@@ -6,7 +6,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 
-.PHONY: help deps test lint vuln fuzz demo sabotage bench
+.PHONY: help deps test lint vuln fuzz demo sabotage bench build model proof torture reliability
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -123,6 +123,35 @@ fuzz: ## fuzz every parser for FUZZTIME each
 
 demo: ## watch a stale write being refused
 	$(GO) run ./cmd/fencegate demo
+
+build: ## compile the server and the fault machine into bin/
+	$(GO) build -o bin/ ./cmd/fencegate ./cmd/fencegate-torture
+
+model: ## explore every schedule of the rule and of redlock, and check docs/models.md
+	$(GO) test -count=1 ./internal/model $(if $(LARGE),-large -timeout 60m)
+
+# An earlier build beside the new one: until there are releases, the commit before the fault machine.
+OLD ?= 6afb280
+RECORD ?= docs/reliability.jsonl
+SEEDS ?= 10000
+
+bin/old/fencegate:
+	@mkdir -p bin/old/tree
+	-git archive $(OLD) | tar -x -C bin/old/tree && cd bin/old/tree && $(GO) build -o ../fencegate ./cmd/fencegate
+	@rm -rf bin/old/tree
+
+proof: build model ## real faults, checked histories, planted bugs, simulation: the short form (about 20 minutes)
+	@$(MAKE) --no-print-directory bin/old/fencegate
+	$(GO) test -count=1 ./internal/sim -seeds $(SEEDS)
+	bin/fencegate-torture proof --server bin/fencegate $(if $(wildcard bin/old/fencegate),--old-server bin/old/fencegate) --record $(RECORD) --reports bin/reports
+	$(GO) run ./internal/sabotage -only torture
+
+torture: build ## the long form: every fault on every lock and store, again and again; DURATION=30s of each
+	@$(MAKE) --no-print-directory bin/old/fencegate
+	bin/fencegate-torture proof --server bin/fencegate $(if $(wildcard bin/old/fencegate),--old-server bin/old/fencegate) --duration $(or $(DURATION),30s) --record $(RECORD) --reports bin/reports
+
+reliability: ## sum the recorded runs into docs/reliability.md, and check them against the goals
+	$(GO) run ./cmd/fencegate-torture reliability
 
 sabotage: ## break the rule on purpose, and see a test fail each time; ONLY=storage runs one group
 	$(GO) run ./internal/sabotage -only '$(ONLY)'
