@@ -69,7 +69,8 @@ func (r *recorder) op(op history.Op) {
 		return
 	}
 	delete(r.at, op.ID)
-	if op.Outcome == "applied" {
+	// The data's own no is an answer, too: a store that was emptied has no stock left.
+	if op.Outcome == "applied" || op.Reason == "below-minimum" {
 		s := r.served[op.Group]
 		switch op.Kind {
 		case history.Acquire:

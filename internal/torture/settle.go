@@ -23,7 +23,7 @@ const (
 	DefaultTTL       = 400 * time.Millisecond
 	DefaultWait      = 5 * time.Second
 	DefaultCall      = 3 * time.Second
-	DefaultHold      = 8 * time.Millisecond
+	DefaultHold      = 20 * time.Millisecond
 	DefaultLate      = 0.5
 	DefaultOdd       = 0.15
 )

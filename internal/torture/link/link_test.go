@@ -177,7 +177,11 @@ func TestHalfOpenEnd(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	l.Heal()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the server was not told after healing")
+	}
 }
 
 func TestResetLosesTheMessage(t *testing.T) {
