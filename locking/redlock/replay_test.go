@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencegate/fencegate/internal/model"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/redlock"
@@ -24,7 +25,7 @@ func TestWeakerRulesAgainstTheRealCode(t *testing.T) {
 	for name, r := range weaker {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			newReplay(t, counterexample(r, 1), 30*time.Second).play()
+			newReplay(t, counterexample(r), 30*time.Second).play()
 		})
 	}
 	// With the operator's Admit in the place of whatever the weaker rule does, and locks that
@@ -32,7 +33,7 @@ func TestWeakerRulesAgainstTheRealCode(t *testing.T) {
 	for _, name := range []string{"a node back empty after waiting a TTL", "a node admitted with one peer's counter"} {
 		t.Run(name+", by Admit", func(t *testing.T) {
 			t.Parallel()
-			p := newReplay(t, counterexample(weaker[name], 1), 300*time.Millisecond)
+			p := newReplay(t, counterexample(weaker[name]), 300*time.Millisecond)
 			p.admit = true
 			p.play()
 		})
@@ -45,28 +46,28 @@ func TestWeakerRulesAgainstTheRealCode(t *testing.T) {
 	})
 }
 
-// admittedAtOnce is what FENCEGATE_MODEL=large finds for a node that is admitted with the
+// admittedAtOnce is what internal/model finds (V7) for a node that is admitted with the
 // counters of both peers, where nothing that was granted before is barred.
 var admittedAtOnce = func() found {
-	f := found{start: state{complete: 0}}
-	f.start.cols[1].ctr, f.start.cols[2].ctr = 0, 1
-	f.trace = []step{
-		{kind: begins, a: 0},
-		{kind: grants, a: 0, n: 0},
-		{kind: grants, a: 0, n: 2},
-		{kind: chooses, a: 0, set: 1 | 4},
-		{kind: confirmsAt, a: 0, n: 2},
-		{kind: forgets, n: 2},
-		{kind: admits, n: 2},
-		{kind: confirmsAt, a: 0, n: 0},
-		{kind: succeedsAt, a: 0},
-		{kind: begins, a: 1},
-		{kind: grants, a: 1, n: 1},
-		{kind: grants, a: 1, n: 2},
-		{kind: chooses, a: 1, set: 2 | 4},
-		{kind: confirmsAt, a: 1, n: 1},
-		{kind: confirmsAt, a: 1, n: 2},
-		{kind: succeedsAt, a: 1},
+	f := found{}
+	f.Start.Nodes[1].Counter, f.Start.Nodes[2].Counter = 0, 1
+	f.Steps = []model.Step{
+		{Event: model.Begins, Attempt: 0},
+		{Event: model.Grants, Attempt: 0, Node: 0},
+		{Event: model.Grants, Attempt: 0, Node: 2},
+		{Event: model.Chooses, Attempt: 0, Set: 1 | 4},
+		{Event: model.Confirms, Attempt: 0, Node: 2},
+		{Event: model.Forgets, Node: 2},
+		{Event: model.Admits, Node: 2},
+		{Event: model.Confirms, Attempt: 0, Node: 0},
+		{Event: model.Succeeds, Attempt: 0},
+		{Event: model.Begins, Attempt: 1},
+		{Event: model.Grants, Attempt: 1, Node: 1},
+		{Event: model.Grants, Attempt: 1, Node: 2},
+		{Event: model.Chooses, Attempt: 1, Set: 2 | 4},
+		{Event: model.Confirms, Attempt: 1, Node: 1},
+		{Event: model.Confirms, Attempt: 1, Node: 2},
+		{Event: model.Succeeds, Attempt: 1},
 	}
 	return f
 }()
@@ -109,7 +110,7 @@ const contested = "contested"
 
 func newReplay(t *testing.T, f found, ttl time.Duration) *replay {
 	t.Helper()
-	if f.trace == nil {
+	if f.Steps == nil {
 		t.Fatal("there is no counterexample to play")
 	}
 	c := start(t, nodes, nil)
@@ -121,12 +122,12 @@ func newReplay(t *testing.T, f found, ttl time.Duration) *replay {
 		t.Cleanup(func() { _ = d.Close() })
 		p.direct = append(p.direct, d)
 		// What earlier attempts have left.
-		number := min(f.start.cols[n].ctr, f.start.complete)
-		if err := d.HSet(t.Context(), "fencegate:{"+contested+"}:counter", "ctr", f.start.cols[n].ctr, "number", number, "grant", "").Err(); err != nil {
+		number := min(f.Start.Nodes[n].Counter, f.Start.Complete)
+		if err := d.HSet(t.Context(), "fencegate:{"+contested+"}:counter", "ctr", f.Start.Nodes[n].Counter, "number", number, "grant", "").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.complete = int64(f.start.complete); p.complete > 0 {
+	if p.complete = int64(f.Start.Complete); p.complete > 0 {
 		p.issued[p.complete] = "an earlier attempt"
 	}
 	for a := range p.at {
@@ -137,7 +138,7 @@ func newReplay(t *testing.T, f found, ttl time.Duration) *replay {
 }
 
 func (p *replay) play() {
-	for _, st := range p.f.trace {
+	for _, st := range p.f.Steps {
 		p.step(st)
 	}
 	// At last every request arrives that is still under way.
@@ -164,42 +165,42 @@ func (p *replay) play() {
 	}
 }
 
-func (p *replay) step(st step) {
+func (p *replay) step(st model.Step) {
 	p.Helper()
-	x := p.at[st.a]
-	switch st.kind {
-	case begins:
+	x := p.at[st.Attempt]
+	switch st.Event {
+	case model.Begins:
 		p.begin(x)
-	case grants, grantsTwice:
-		p.Logf("%s: grant at node %d: %s", x.name, st.n, x.grants[st.n].send())
-		p.freeze(st.n)
-	case chooses:
-		p.choose(x, st.set)
-	case confirmsAt:
-		p.confirm(x, st.n)
-	case lockEnds:
-		p.Logf("the lock on node %d ends", st.n)
-		if err := p.direct[st.n].Del(p.Context(), lock(contested)).Err(); err != nil {
+	case model.Grants, model.GrantsTwice:
+		p.Logf("%s: grant at node %d: %s", x.name, st.Node, x.grants[st.Node].send())
+		p.freeze(st.Node)
+	case model.Chooses:
+		p.choose(x, st.Set)
+	case model.Confirms:
+		p.confirm(x, st.Node)
+	case model.LockEnds:
+		p.Logf("the lock on node %d ends", st.Node)
+		if err := p.direct[st.Node].Del(p.Context(), lock(contested)).Err(); err != nil {
 			p.Fatal(err)
 		}
-	case forgets:
-		p.Logf("node %d forgets", st.n)
-		p.cluster.servers[st.n].RestartEmpty()
-	case admits:
+	case model.Forgets:
+		p.Logf("node %d forgets", st.Node)
+		p.cluster.servers[st.Node].RestartEmpty()
+	case model.Admits:
 		if p.admit {
-			if err := p.operator.Admit(p.Context(), st.n, nil); err != nil {
+			if err := p.operator.Admit(p.Context(), st.Node, nil); err != nil {
 				p.Fatal(err)
 			}
-			p.Logf("node %d is admitted, with counter %s", st.n,
-				p.direct[st.n].HGet(p.Context(), "fencegate:{"+contested+"}:counter", "ctr").Val())
+			p.Logf("node %d is admitted, with counter %s", st.Node,
+				p.direct[st.Node].HGet(p.Context(), "fencegate:{"+contested+"}:counter", "ctr").Val())
 			for _, x := range p.at {
 				x.early = x.grants[0] != nil
 			}
 		}
-	case takes: // within Admit
-	case succeedsAt:
-		if st.set != 0 { // the rule knows no confirm: here all arrive
-			p.choose(x, st.set)
+	case model.Takes: // within Admit
+	case model.Succeeds:
+		if st.Set != 0 { // the rule knows no confirm: here all arrive
+			p.choose(x, st.Set)
 			for n := range nodes {
 				p.confirm(x, n)
 			}
