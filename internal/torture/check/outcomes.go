@@ -14,6 +14,7 @@ import (
 func (r *run) outcomes(g *group) {
 	r.invented(g)
 	r.twice(g)
+	r.ghosts(g)
 	if len(r.Final) == 0 {
 		return
 	}

@@ -179,6 +179,16 @@ func TestPlantedOutcomes(t *testing.T) {
 		{"a length without an entry", "outcomes", "INV8", "its length is 4", func(b *book) { b.last("log", "length").Value = "4" }},
 		{"a hole", "outcomes", "INV8", "from 1 to 5", func(b *book) { b.last("log", "entry.00000003").Key = "entry.00000005" }},
 		{"a key twice", "outcomes", "INV7", "neither", func(b *book) { b.op("coupon.2.commit").Key = "coupon.1.commit" }},
+		{"a ghost", "outcomes", "INV6", "applied before", func(b *book) {
+			again := *b.op("coupon.2.commit")
+			b.op("coupon.2.commit").Outcome = "unknown"
+			again.ID, again.Outcome, again.Reason = "refused", "refused", "superseded"
+			again.Call, again.Return = again.Call+1, again.Return+1
+			b.Ops = append(b.Ops, again)
+			again.ID, again.Outcome, again.Reason, again.Replayed = "replayed", "applied", "", true
+			again.Call, again.Return = again.Call+1, again.Return+1
+			b.Ops = append(b.Ops, again)
+		}},
 
 		{"number went back", "epochs", "INV3", "under number 1 after", func(b *book) {
 			b.op("log.3.commit").Writes[1].Value = "1 log1 log.3.commit"
