@@ -20,6 +20,7 @@ func (c *runCmd) config() (config torture.Config, notes []string, err error) {
 		RedisURL: c.RedisURL, PostgresURL: c.PostgresURL,
 	}
 	spec.Client.Seats, spec.Client.Groups, spec.Client.TTL = c.Seats, c.Groups, c.TTL
+	spec.Client.Hold, spec.Client.Late = c.Hold, c.Late
 	if spec.Gateways, err = c.gateways(); err != nil {
 		return config, nil, err
 	}
@@ -245,6 +246,12 @@ func (c *runCmd) again(config torture.Config) []string {
 	}
 	if c.TTL != torture.DefaultTTL {
 		add("--ttl", c.TTL.String())
+	}
+	if c.Hold != torture.DefaultHold {
+		add("--hold", c.Hold.String())
+	}
+	if c.Late != torture.DefaultLate {
+		add("--late", fmt.Sprint(c.Late))
 	}
 	add("--duration", c.Duration.String())
 	add("--seed", fmt.Sprint(config.Seed))

@@ -98,6 +98,7 @@ func parser(c *cli, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 		kong.Vars{
 			"duration": torture.DefaultDuration.String(), "clients": fmt.Sprint(torture.DefaultProcesses), "seats": fmt.Sprint(torture.DefaultSeats),
 			"groups": fmt.Sprint(torture.DefaultGroups), "ttl": torture.DefaultTTL.String(),
+			"hold": torture.DefaultHold.String(), "late": fmt.Sprint(torture.DefaultLate),
 		},
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),

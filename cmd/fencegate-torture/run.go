@@ -36,6 +36,8 @@ type runCmd struct {
 	Seats    int           `default:"${seats}" env:"FENCEGATE_TORTURE_SEATS" help:"Goroutines of each that work at once (default: ${default})."`
 	Groups   int           `default:"${groups}" env:"FENCEGATE_TORTURE_GROUPS" help:"Resources of each workload, or sets of them that are committed together (default: ${default})."`
 	TTL      time.Duration `default:"${ttl}" env:"FENCEGATE_TORTURE_TTL" help:"The lease time of the locks (default: ${default})."`
+	Hold     time.Duration `default:"${hold}" env:"FENCEGATE_TORTURE_HOLD" help:"About how long a turn works between its read and its write (default: ${default})."`
+	Late     float64       `default:"${late}" env:"FENCEGATE_TORTURE_LATE" help:"The share of turns that write again after their lease has ended, 0 to 1 (default: ${default})."`
 	Duration time.Duration `default:"${duration}" env:"FENCEGATE_TORTURE_DURATION" help:"How long clients work; every fault is made once at least (default: ${default})."`
 	Seed     *uint64       `placeholder:"N" env:"FENCEGATE_TORTURE_SEED" help:"Decides which faults come when. Default: a new one, printed."`
 

@@ -133,6 +133,7 @@ func draw(cells []Cell, perFault int, rnd *rand.Rand) (kept []Cell) {
 func (c ProofConfig) cell(ctx context.Context, cell Cell, seed uint64) (*Outcome, error) {
 	spec := cell.Rig
 	spec.Server, spec.OldServer = c.Server, c.OldServer
+	spec.Client.Late = DefaultLate
 	args := append(slices.Clone(c.Args),
 		"--lock", spec.Lock, "--store", spec.Store, "--faults", cell.Fault, "--seed", fmt.Sprint(seed), "--duration", c.Duration.String())
 	if spec.Gateways > 0 {

@@ -24,7 +24,7 @@ const (
 	DefaultWait      = 5 * time.Second
 	DefaultCall      = 3 * time.Second
 	DefaultHold      = 20 * time.Millisecond
-	DefaultLate      = 0.5
+	DefaultLate      = 0.5 // given by the callers: 0 is a share, too
 	DefaultOdd       = 0.15
 )
 
@@ -55,7 +55,6 @@ func (r *run) settle() error {
 	c.Wait = cmp.Or(c.Wait, DefaultWait)
 	c.Call = cmp.Or(c.Call, DefaultCall)
 	c.Hold = cmp.Or(c.Hold, DefaultHold)
-	c.Late = cmp.Or(c.Late, DefaultLate)
 	c.Odd = cmp.Or(c.Odd, DefaultOdd)
 	c.Seed, c.Prefix = r.Seed, r.prefix
 	if err := locking.ValidateTTL(c.TTL); err != nil {
@@ -68,6 +67,12 @@ func (r *run) settle() error {
 	}
 	if r.Duration < time.Second || r.Duration > 30*24*time.Hour {
 		return &fencing.InvalidError{What: "duration", Got: r.Duration.String(), Allowed: "1s to 720h"}
+	}
+	if c.Hold < time.Millisecond || c.Hold > time.Minute {
+		return &fencing.InvalidError{What: "hold", Got: c.Hold.String(), Allowed: "1ms to 1m"}
+	}
+	if !(c.Late >= 0 && c.Late <= 1) {
+		return &fencing.InvalidError{What: "share of late turns", Got: fmt.Sprint(c.Late), Allowed: "0 to 1"}
 	}
 	if err := r.chooseWorkloads(); err != nil {
 		return err
