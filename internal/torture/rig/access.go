@@ -29,6 +29,9 @@ const parentName = "fencegate-torture-parent"
 // redlockMaxTTL is in the markers of redlock's nodes, and so the same for everybody.
 const redlockMaxTTL = time.Minute
 
+// patientNode is how long the parent waits for a node: it is in no hurry, and the machine may be busy.
+const patientNode = 2 * time.Second
+
 // parentConnections is how many connections the parent has to Postgres at most, for each of its pools.
 const parentConnections = 8
 
@@ -120,7 +123,7 @@ func (r *Rig) openDirect(ctx context.Context, a *access, pool *pgxpool.Pool) err
 	case "redis":
 		lock, err = redislock.New(r.openRedis(a, r.LockNames()[0]), nil)
 	case "redlock":
-		lock, err = r.openRedlock(a, redlock.Options{})
+		lock, err = r.openRedlock(a, redlock.Options{NodeTimeout: patientNode})
 	case "postgres":
 		lock, err = pglock.New(ctx, pool, nil)
 	case "rowlock":
@@ -203,7 +206,7 @@ func (r *Rig) Redlock(f func(*redlock.Backend) error) error {
 	a := &access{to: maps.Clone(r.to)}
 	r.mu.Unlock()
 	defer a.close()
-	b, err := r.openRedlock(a, redlock.Options{NodeTimeout: 2 * time.Second, Durable: !r.Spec.Volatile})
+	b, err := r.openRedlock(a, redlock.Options{NodeTimeout: patientNode, Durable: !r.Spec.Volatile})
 	if err != nil {
 		return err
 	}
