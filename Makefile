@@ -6,7 +6,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 
-.PHONY: help deps test lint vuln fuzz demo sabotage bench build model proof cells torture reliability
+.PHONY: help deps test lint vuln fuzz demo sabotage bench build model proof torture reliability
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -128,41 +128,42 @@ demo: ## watch a stale write being refused
 	$(GO) run ./cmd/fencegate demo
 
 build: ## compile the server and the fault machine into bin/
-	$(GO) build -o bin/ ./cmd/fencegate ./cmd/fencegate-torture
+	$(GO) build -buildvcs=auto -o bin/ ./cmd/fencegate ./cmd/fencegate-torture
 
-model: ## explore every schedule of the rule and of redlock, and check docs/models.md
+model: ## explore every schedule of the rule and of redlock, and check docs/models.md; LARGE=1 the large ones, too
 	$(GO) test -count=1 ./internal/model $(if $(LARGE),-large -timeout 60m)
 
-# An earlier build beside the new one: until there are releases, the commit before the fault machine.
+# An earlier build beside the new one: until there are releases, the commit before the fault machine. A checkout that
+# does not have it goes without: that cell is void then.
 OLD ?= 6afb280
 RECORD ?= docs/reliability.jsonl
 SEEDS ?= 10000
 
-bin/old/fencegate:
-	@mkdir -p bin/old/tree
-	-git archive $(OLD) | tar -x -C bin/old/tree && cd bin/old/tree && $(GO) build -o ../fencegate ./cmd/fencegate
-	@rm -rf bin/old/tree
+bin/old-$(OLD)/fencegate:
+	@rm -rf bin/old-$(OLD) && mkdir -p bin/old-$(OLD)/tree
+	-git archive $(OLD) | tar -x -C bin/old-$(OLD)/tree && cd bin/old-$(OLD)/tree && $(GO) build -buildvcs=false -o ../fencegate ./cmd/fencegate
+	@rm -rf bin/old-$(OLD)/tree
 
 # The servers' files are in memory where that can be: no fault here is a power failure, and a disk that is slow for
 # everybody hides the faults that are made.
-MACHINE = $(if $(wildcard /dev/shm),TMPDIR=/dev/shm) bin/fencegate-torture proof --server bin/fencegate \
-	$(if $(wildcard bin/old/fencegate),--old-server bin/old/fencegate) --record $(RECORD) --reports bin/reports
+MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "TMPDIR=/dev/shm" }')
 
-proof: build model ## real faults, checked histories, planted bugs, simulation: the short form (25 minutes)
-	@$(MAKE) --no-print-directory bin/old/fencegate
+.PHONY: cells
+cells: build | bin/old-$(OLD)/fencegate
+	old=bin/old-$(OLD)/fencegate; [ -x $$old ] || old=; \
+	$(MEMORY) FENCEGATE_TEST_REQUIRE=1 bin/fencegate-torture proof --server bin/fencegate --old-server "$$old" \
+		--record $(RECORD) --reports bin/reports $(CELLS)
+
+proof: model ## real faults, checked histories, planted bugs, simulation: the short form (25 minutes)
 	$(GO) test -count=1 ./internal/sim -seeds $(SEEDS)
 	@$(MAKE) --no-print-directory cells CELLS="--per-fault 2 --parallel 3"
-	$(if $(wildcard /dev/shm),TMPDIR=/dev/shm) $(GO) run ./internal/sabotage -only torture
+	$(MEMORY) FENCEGATE_TEST_REQUIRE=1 $(GO) run ./internal/sabotage -only torture
 
-cells:
-	$(MACHINE) $(CELLS)
-
-torture: build ## every fault on every lock and store, for DURATION each (30s): hours
-	@$(MAKE) --no-print-directory bin/old/fencegate
+torture: ## every fault on every lock and store, for DURATION each (30s): hours
 	@$(MAKE) --no-print-directory cells CELLS="--duration $(or $(DURATION),30s)"
 
 reliability: ## sum the recorded runs into docs/reliability.md, and check them against the goals
-	$(GO) run ./cmd/fencegate-torture reliability
+	$(GO) run ./cmd/fencegate-torture reliability --goals
 
 sabotage: ## break the rule on purpose, and see a test fail each time; ONLY=storage runs one group
 	$(GO) run ./internal/sabotage -only '$(ONLY)'

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fencegate/fencegate/internal/torture"
 	"github.com/fencegate/fencegate/internal/torture/fault"
@@ -30,7 +34,7 @@ func (c *runCmd) config() (config torture.Config, notes []string, err error) {
 	if spec.OldServer != "" && spec.Gateways < 2 {
 		return config, nil, usagef("--old-server is for the second gateway: want --gateways 2 with it")
 	}
-	if err := c.ownServers(); err != nil {
+	if err := c.ownServers(spec.Gateways); err != nil {
 		return config, nil, err
 	}
 	for _, n := range []struct {
@@ -41,12 +45,23 @@ func (c *runCmd) config() (config torture.Config, notes []string, err error) {
 			return config, nil, usagef("%s %d: want 1 to 1000", n.flag, n.n)
 		}
 	}
+	for _, d := range []struct {
+		flag, allowed string
+		d             time.Duration
+	}{{"--duration", "1s to 720h", c.Duration}, {"--ttl", "100ms or more", c.TTL}, {"--hold", "1ms to 1m", c.Hold}} {
+		if d.d <= 0 { // 0 would mean the default further on
+			return config, nil, usagef("%s %v: want %s", d.flag, d.d, d.allowed)
+		}
+	}
 	config = torture.Config{Rig: spec, Duration: c.Duration, Seed: c.seed(), Allow: c.Allow}
 	if config.Workloads, err = workloads(c.Workloads, spec); err != nil {
 		return config, nil, err
 	}
 	if config.Faults, notes, err = faults(c.Faults, spec, c.Allow); err != nil {
 		return config, nil, err
+	}
+	if err := config.Check(); err != nil {
+		return config, nil, usageError{err}
 	}
 	if spec.RedisURL != "" || spec.PostgresURL != "" {
 		notes = append(notes, "this runs on servers of yours: "+c.warning(config))
@@ -63,8 +78,8 @@ func (c *runCmd) gateways() (int, error) {
 		return 1, nil
 	case c.Gateways == nil:
 		return 0, nil
-	case *c.Gateways < 0 || *c.Gateways > 16:
-		return 0, usagef("--gateways %d: want 0 to 16", *c.Gateways)
+	case *c.Gateways < 0 || *c.Gateways > 10: // as a rig has it
+		return 0, usagef("--gateways %d: want 0 to 10", *c.Gateways)
 	case inside && *c.Gateways != 1:
 		return 0, usagef("--gateways %d: want 1 with --lock memory, --store memory and --store sqlite, which are inside of it", *c.Gateways)
 	case c.Lock == "rowlock" && *c.Gateways > 0:
@@ -74,7 +89,7 @@ func (c *runCmd) gateways() (int, error) {
 }
 
 // ownServers checks the URLs of the user's servers. They are not shown: they may hold passwords.
-func (c *runCmd) ownServers() error {
+func (c *runCmd) ownServers(gateways int) error {
 	if c.RedisURL != "" {
 		switch {
 		case c.Lock == "redlock":
@@ -82,7 +97,14 @@ func (c *runCmd) ownServers() error {
 		case c.Lock != "redis" && c.Store != "redis":
 			return usagef("--redis-url is used by nothing: want --lock redis or --store redis with it")
 		case !isURL(c.RedisURL, "redis", "rediss"):
-			return usagef("--redis-url: want redis://HOST:PORT/DB")
+			return usagef("--redis-url: want redis://HOST:PORT/DB, of one server")
+		}
+		plain, err := plainRedis(c.RedisURL)
+		if err != nil {
+			return usagef("--redis-url: want redis://HOST:PORT/DB, of one server")
+		}
+		if gateways == 0 && !plain {
+			return usagef("--redis-url: without gateways clients know an address only; want redis://HOST:PORT (database 0, no user, password, TLS or parameters), or --gateways 1 or more, which take any URL")
 		}
 	}
 	if c.PostgresURL != "" {
@@ -90,7 +112,7 @@ func (c *runCmd) ownServers() error {
 		case c.Lock != "postgres" && c.Lock != "rowlock" && c.Store != "postgres":
 			return usagef("--postgres-url is used by nothing: want --lock postgres, --lock rowlock or --store postgres with it")
 		case !isURL(c.PostgresURL, "postgres", "postgresql"):
-			return usagef("--postgres-url: want postgres://USER@HOST:PORT/NAME")
+			return usagef("--postgres-url: want postgres://USER@HOST:PORT/NAME, of one server")
 		}
 	}
 	return nil
@@ -98,13 +120,29 @@ func (c *runCmd) ownServers() error {
 
 func isURL(s string, schemes ...string) bool {
 	u, err := url.Parse(s)
-	return err == nil && slices.Contains(schemes, u.Scheme) && u.Hostname() != ""
+	return err == nil && slices.Contains(schemes, u.Scheme) && u.Hostname() != "" && !strings.Contains(u.Host, ",")
 }
 
-// workloads are those that were asked for; none: all that fit.
+// plainRedis says whether the address says all that a URL says. The error does not show the URL.
+func plainRedis(raw string) (bool, error) {
+	o, err := redis.ParseURL(raw)
+	if err != nil {
+		return false, errors.New("not a Redis URL")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false, errors.New("not a URL")
+	}
+	return o.Username == "" && o.Password == "" && o.DB == 0 && o.TLSConfig == nil && u.RawQuery == "", nil
+}
+
+// workloads are those that were asked for; nil: all that fit.
 func workloads(asked []string, spec rig.Spec) ([]string, error) {
 	if len(asked) == 1 && asked[0] == "all" {
 		return nil, nil
+	}
+	if len(asked) == 0 {
+		asked = []string{""} // which is none of them
 	}
 	for i, name := range asked {
 		if _, ok := workload.Named(name); !ok {
@@ -146,6 +184,9 @@ func faults(asked []string, spec rig.Spec, allow bool) (names, notes []string, e
 			notes = append(notes, "left out on servers of yours, for want of --allow or of private servers: "+strings.Join(left, ", "))
 		}
 		return names, notes, nil
+	}
+	if len(asked) == 0 {
+		asked = []string{""} // which is none of them
 	}
 	for i, name := range asked {
 		f, ok := fault.Named(name)
@@ -192,12 +233,12 @@ func fitting(f fault.Fault) string {
 func (c *runCmd) warning(config torture.Config) string {
 	var parts []string
 	if c.RedisURL != "" {
-		parts = append(parts, "keys that begin with a random prefix on the Redis at "+host(c.RedisURL))
+		parts = append(parts, "on the Redis at "+host(c.RedisURL)+" keys that begin with fencegate:{torture- and a random number")
 	}
 	if c.PostgresURL != "" {
-		parts = append(parts, "a database of its own on the Postgres at "+host(c.PostgresURL))
+		parts = append(parts, "on the Postgres at "+host(c.PostgresURL)+" a database called fencegate_torture_ and ten random letters and digits, which is made for the run")
 	}
-	text := strings.Join(parts, ", ") + "; they are removed at the end"
+	text := strings.Join(parts, ", and ") + "; what the run makes it removes at the end"
 	var destroying []string
 	for _, name := range config.Faults {
 		if f, ok := fault.Named(name); ok && f.Destroys {

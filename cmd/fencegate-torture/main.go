@@ -3,7 +3,8 @@
 // accepted.
 //
 // Exit status: 0 held, 1 violated, 2 wrong usage (nothing was started), 3 void (the run shows nothing, or could
-// not be made or kept), 130 interrupted: the run is cut short, healed, checked and reported first, and a violation
+// not be made or kept), 130 interrupted (SIGINT,
+// SIGTERM, SIGHUP): the run is cut short, healed, checked and reported first, and a violation
 // is 1 all the same. A second interrupt ends it at once.
 //
 // The verdict goes to standard output, progress and everything else to standard error.
@@ -80,7 +81,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	}
 	ctx, stop := context.Background(), func() {}
 	if command == clientName {
-		signal.Ignore(os.Interrupt) // its parent ends it, when everything is healed
+		signal.Ignore(os.Interrupt, syscall.SIGHUP) // its parent ends it, when everything is healed
 	} else {
 		ctx, stop = untilSignal()
 	}
@@ -107,9 +108,11 @@ func parser(c *cli, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 
 // untilSignal returns a context that the first signal ends. The second one ends the process.
 func untilSignal() (context.Context, func()) {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if signal.Ignored(os.Interrupt) { // as nohup and background jobs of scripts have it
-		signals = signals[1:]
+	signals := []os.Signal{syscall.SIGTERM}
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // as nohup and background jobs of scripts have it
+			signals = append(signals, s)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop)

@@ -31,7 +31,8 @@ type proofCmd struct {
 // Help implements kong.HelpProvider.
 func (proofCmd) Help() string {
 	return `Each cell, a fault on a lock and a store, has servers of its own. It goes on after a violation. ` +
-		`Exit status: 1 if a cell is violated, 3 if one could not be run or none held, else 0: cells that this machine cannot make are void, and counted.`
+		`Exit status: 1 if a cell is violated; 3 if one could not be run or is void (those are listed at the end), or none held; else 0. ` +
+		`Cells whose fault this machine cannot make are counted, and are no failure.`
 }
 
 // Run implements the command.
@@ -40,22 +41,24 @@ func (c *proofCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	if c.Reports != "" {
-		if err := os.MkdirAll(c.Reports, 0o755); err != nil { //nolint:gosec // pages for everybody to read
-			return usagef("--reports %s: %w", c.Reports, err)
-		}
-	}
 	old, err := program("--old-server", c.OldServer)
 	if err != nil {
 		return err
 	}
+	if err := c.canKeep(); err != nil {
+		return err
+	}
 	config := torture.ProofConfig{
-		Cells: cells, Duration: c.Duration, Parallel: c.Parallel, PerFault: c.PerFault, OldServer: old, Args: []string{"fencegate-torture", "run"},
+		Cells: cells, Duration: c.Duration, Parallel: c.Parallel, OldServer: old, Args: []string{"fencegate-torture", "run"},
 	}
 	if c.Seed != nil {
 		config.Seed = *c.Seed
 	} else {
 		config.Seed = rand.Uint64N(1_000_000_000)
+	}
+	if c.PerFault > 0 {
+		cells = torture.Draw(cells, c.PerFault, config.Seed)
+		config.Cells = cells
 	}
 	if slices.ContainsFunc(cells, func(cell torture.Cell) bool { return cell.Rig.Gateways > 0 }) {
 		server, remove, err := findServer(ctx, c.Server, std.err)
@@ -68,33 +71,39 @@ func (c *proofCmd) Run(ctx context.Context, std stdio) error {
 	if !c.Quiet {
 		fmt.Fprintf(std.err, "%d cells, %d at a time, seed %d\n", len(cells), c.Parallel, config.Seed)
 	}
-	counts := map[string]int{}
-	var errs []error
+	sum := tally{of: len(cells)}
 	config.Done = func(n, of int, cell torture.Cell, out *torture.Outcome, err error) {
 		if err != nil {
-			counts["failed"]++
+			sum.failed(cell, err)
 			fmt.Fprintf(std.err, "%4d/%d  could not be run  %s: %s\n", n, of, cell.Name(), oneLine(err.Error()))
 			return
 		}
-		counts[out.Run.Verdict]++
-		if err := c.keep(std, n, of, cell, out); err != nil {
-			errs = append(errs, err)
-		}
+		sum.ended(cell, out.Run)
+		sum.keep(c.keep(std, n, of, cell, out))
+	}
+	config.Again = func(cell torture.Cell, why string) {
+		fmt.Fprintf(std.err, "          later      %s: %s\n", cell.Name(), oneLine(why))
 	}
 	err = torture.Proof(ctx, config)
+	sum.tell(std.err)
 	if c.Output == "text" {
-		fmt.Fprintf(std.out, "%d held, %d violated, %d void, %d could not be run, of %d\n",
-			counts[report.Held], counts[report.Violated], counts[report.Void], counts["failed"], len(cells))
+		fmt.Fprintln(std.out, sum.line())
 	}
-	switch {
-	case counts[report.Violated] > 0:
-		return statusError{exitViolated, errors.Join(errs...)}
-	case ctx.Err() != nil:
-		return statusError{exitInterrupted, errors.New("interrupted")}
-	case err != nil || len(errs) > 0 || counts["failed"] > 0 || counts[report.Held] == 0:
-		return statusError{exitVoid, errors.Join(append(errs, err)...)}
+	return sum.status(err, ctx.Err() != nil)
+}
+
+// canKeep says whether pages and the record can be written, before anything is started.
+func (c *proofCmd) canKeep() error {
+	if c.Reports != "" {
+		err := os.MkdirAll(c.Reports, 0o755) //nolint:gosec // pages for everybody to read
+		if err == nil {
+			err = canMake(c.Reports, "page")
+		}
+		if err != nil {
+			return usagef("--reports %s: it cannot be written: %w", c.Reports, err)
+		}
 	}
-	return nil
+	return canAppend("--record", c.Record)
 }
 
 // cells are those of the faults that were asked for.
@@ -109,6 +118,9 @@ func (c *proofCmd) cells() (list []torture.Cell, err error) {
 		return nil, usagef("--duration %v: want 1s to 1h", c.Duration)
 	}
 	all := len(c.Faults) == 1 && c.Faults[0] == "all"
+	if len(c.Faults) == 0 {
+		c.Faults = []string{""} // which is none of them
+	}
 	for _, name := range c.Faults {
 		if _, ok := fault.Named(name); !ok && !all {
 			return nil, usagef("--faults %q: want all, or some of those that \"fencegate-torture faults\" lists%s", name, near(name))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -28,8 +27,8 @@ type outputFlags struct {
 type runCmd struct {
 	Lock      string   `enum:"memory,redis,redlock,postgres,rowlock" default:"redis" env:"FENCEGATE_TORTURE_LOCK" help:"Where the lock is: ${enum} (default: ${default}). memory is inside a gateway; rowlock is Postgres' row locks."`
 	Store     string   `enum:"memory,sqlite,redis,postgres" default:"postgres" env:"FENCEGATE_TORTURE_STORE" help:"Where the data is: ${enum} (default: ${default}). memory and sqlite are inside a gateway."`
-	Gateways  *int     `placeholder:"N" env:"FENCEGATE_TORTURE_GATEWAYS" help:"So many processes of the real server between the clients and the lock and store. Default: 1 where one of them is inside, else none."`
-	Workloads []string `placeholder:"NAME,..." env:"FENCEGATE_TORTURE_WORKLOADS" help:"What the clients do. Default: everything that fits."`
+	Gateways  *int     `placeholder:"N" env:"FENCEGATE_TORTURE_GATEWAYS" help:"So many processes of the real server, 0 to 10, between the clients and the lock and store. Default: 1 where one of them is inside, else none."`
+	Workloads []string `default:"all" placeholder:"NAME,..." env:"FENCEGATE_TORTURE_WORKLOADS" help:"What the clients do; all: everything that fits (default: ${default})."`
 	Faults    []string `default:"all" placeholder:"NAME,..." env:"FENCEGATE_TORTURE_FAULTS" help:"What is broken, see the command faults; all: everything that fits; none: nothing (default: ${default})."`
 
 	Clients  int           `default:"${clients}" env:"FENCEGATE_TORTURE_CLIENTS" help:"Client processes (default: ${default})."`
@@ -42,8 +41,8 @@ type runCmd struct {
 	Seed     *uint64       `placeholder:"N" env:"FENCEGATE_TORTURE_SEED" help:"Decides which faults come when. Default: a new one, printed."`
 
 	serverFlags
-	RedisURL    string `placeholder:"URL" env:"FENCEGATE_TORTURE_REDIS_URL" help:"A Redis of yours instead of private ones: redis://HOST:PORT/DB. The run keeps to keys of its own."`
-	PostgresURL string `placeholder:"URL" env:"FENCEGATE_TORTURE_POSTGRES_URL" help:"A Postgres of yours instead of a private one: postgres://USER@HOST:PORT/NAME. The run makes a database of its own beside it, and removes it."`
+	RedisURL    string `placeholder:"URL" env:"FENCEGATE_TORTURE_REDIS_URL" help:"A Redis of yours instead of private ones: redis://HOST:PORT (database 0, no password, no TLS), or with --gateways any redis:// or rediss:// URL. The run keeps to keys of its own, fencegate:{torture-..., and removes them."`
+	PostgresURL string `placeholder:"URL" env:"FENCEGATE_TORTURE_POSTGRES_URL" help:"A Postgres of yours instead of a private one: postgres://USER@HOST:PORT/NAME. The run makes a database of its own beside it, fencegate_torture_..., and drops it."`
 	Allow       bool   `env:"FENCEGATE_TORTURE_ALLOW" help:"Allow faults that can destroy data on servers of yours, such as FLUSHALL. Without it they are refused."`
 
 	Report string `placeholder:"FILE" env:"FENCEGATE_TORTURE_REPORT" help:"Write the run as one HTML page that needs nothing else."`
@@ -65,13 +64,8 @@ func (c *runCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	for flag, path := range map[string]string{"--report": c.Report, "--record": c.Record} {
-		if path == "" {
-			continue
-		}
-		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-			return usagef("%s %s: there is no directory %s", flag, path, filepath.Dir(path))
-		}
+	if err := c.canKeep(); err != nil {
+		return err
 	}
 	if config.Rig.Gateways > 0 {
 		server, remove, err := findServer(ctx, c.Server, std.err)
@@ -97,6 +91,19 @@ func (c *runCmd) Run(ctx context.Context, std stdio) error {
 		return notMade(err, ctx.Err() != nil)
 	}
 	return c.tell(std, out, ctx.Err() != nil)
+}
+
+// canKeep says whether the report and the record can be written, before anything is started.
+func (c *runCmd) canKeep() error {
+	if c.Report != "" {
+		if c.Record != "" && filepath.Clean(c.Report) == filepath.Clean(c.Record) {
+			return usagef("--report and --record are both %s: want two files", c.Report)
+		}
+		if err := canReplace("--report", c.Report); err != nil {
+			return err
+		}
+	}
+	return canAppend("--record", c.Record)
 }
 
 // seed is the one that was asked for, or a new one that is easy to type.
@@ -138,18 +145,4 @@ func (c *runCmd) tell(std stdio, out *torture.Outcome, interrupted bool) error {
 		return nil
 	}
 	return statusError{status, errors.Join(errs...)}
-}
-
-// writePage writes a run's page to a file, whole or not at all.
-func writePage(path string, out *torture.Outcome) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // there no more after the rename
-	err = report.HTML(f, out.Run, out.History, out.Result)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -41,6 +41,61 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+// TestTally: a cell that the machine cannot make is no failure of a proof; any other that is void is one, and is listed.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	held, broken, void := report.Run{Verdict: report.Held}, report.Run{Verdict: report.Violated}, report.Run{Verdict: report.Void, Why: "healing\nfailed"}
+	cannot := report.Run{Verdict: report.Void, Why: "no nftables", CannotBeMade: true}
+	cell := torture.Cell{Fault: "x"}
+	for name, c := range map[string]struct {
+		of          int
+		runs        []report.Run
+		failed      bool
+		lost        error // of a run that could not be kept
+		interrupted bool
+		want        int
+	}{
+		"all held":                    {of: 2, runs: []report.Run{held, held}, want: 0},
+		"one cannot be made":          {of: 2, runs: []report.Run{held, cannot}, want: 0},
+		"none can be made":            {of: 2, runs: []report.Run{cannot, cannot}, want: 3},
+		"one is void":                 {of: 3, runs: []report.Run{held, held, void}, want: 3},
+		"one could not be run":        {of: 2, runs: []report.Run{held}, failed: true, want: 3},
+		"one is missing":              {of: 2, runs: []report.Run{held}, want: 3},
+		"one could not be kept":       {of: 1, runs: []report.Run{held}, lost: errors.New("full"), want: 3},
+		"one is violated":             {of: 3, runs: []report.Run{held, void, broken}, want: 1},
+		"violated, and interrupted":   {of: 3, runs: []report.Run{broken}, interrupted: true, want: 1},
+		"interrupted":                 {of: 3, runs: []report.Run{held}, interrupted: true, want: 130},
+		"void as it was interrupted":  {of: 3, runs: []report.Run{held, void}, interrupted: true, want: 130},
+		"violated and cannot be made": {of: 1, runs: []report.Run{{Verdict: report.Violated, CannotBeMade: true}}, want: 1},
+	} {
+		sum := tally{of: c.of}
+		for _, r := range c.runs {
+			sum.ended(cell, r)
+		}
+		if c.failed {
+			sum.failed(cell, errors.New("no port"))
+		}
+		sum.keep(nil)
+		sum.keep(c.lost)
+		var b, list bytes.Buffer
+		if got := told(&b, sum.status(nil, c.interrupted), "c"); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+		sum.tell(&list)
+		text := list.String()
+		if strings.Contains(text, "void  x on +: healing; failed") != (sum.void > 0) || strings.Contains(text, "no port") != c.failed || strings.Contains(text, "no nftables") {
+			t.Errorf("%s: the list is %q", name, text)
+		}
+	}
+	sum := tally{of: 5}
+	for _, r := range []report.Run{held, held, cannot, void, broken} {
+		sum.ended(cell, r)
+	}
+	if got, want := sum.line(), "2 held, 1 violated, 1 cannot be made here, 1 void, 0 could not be run, of 5"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestTell: the page, the record and the verdict are there whatever it is, and a run that could not be kept is not green.
 func TestTell(t *testing.T) {
 	t.Parallel()

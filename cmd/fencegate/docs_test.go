@@ -141,7 +141,7 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 	}
 	scenarios := read(t, "storage/storagetest/suite.go")
 	invariants := read(t, "docs/invariants.md")
-	pages := []string{"README.md", "docs/semantics.md", "docs/invariants.md", "docs/locks.md", "docs/operations.md", "docs/limits.md", "docs/guard.md", "docs/http.md"}
+	pages := []string{"README.md", "docs/semantics.md", "docs/invariants.md", "docs/locks.md", "docs/operations.md", "docs/limits.md", "docs/guard.md", "docs/http.md", "docs/reliability.md", "docs/models.md"}
 	for _, page := range pages {
 		for _, name := range regexp.MustCompile(`\bTest[A-Z0-9]\w+`).FindAllString(read(t, page), -1) {
 			if !tests[name] {

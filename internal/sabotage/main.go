@@ -64,6 +64,9 @@ func run(ctx context.Context, args []string) error {
 			verdict = "SURVIVED"
 		}
 		fmt.Printf("%2d/%d  %-8s  %-38s %s (%.0f s)\n", i+1, len(patches), verdict, p.name, p.what, time.Since(start).Seconds())
+		if verdict == "caught" && output != "" {
+			fmt.Println("      |", output)
+		}
 		if verdict != "caught" {
 			survived = append(survived, p.name)
 			fmt.Println(indent(output))

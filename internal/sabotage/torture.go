@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -42,22 +44,31 @@ func build(ctx context.Context, dir, overlay string) (programs, error) {
 	return p, nil
 }
 
-// torture makes a run and returns its verdict and what it printed.
-func (p programs) torture(ctx context.Context, duration time.Duration, args []string) (verdict, output string, err error) {
-	args = append([]string{"run", "--quiet", "--server", p.server, "--duration", duration.String()}, args...)
+// torture makes a run and returns its verdict, and why.
+func (p programs) torture(ctx context.Context, duration time.Duration, args []string) (verdict, why string, err error) {
+	args = append([]string{"run", "--quiet", "--output", "json", "--server", p.server, "--duration", duration.String()}, args...)
 	cmd := exec.CommandContext(ctx, p.machine, args...)
 	// Interrupted, it heals and closes what it has started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return held, string(out), nil
-	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return violated, string(out), nil
-	case errors.As(err, &exit) && exit.ExitCode() == 3:
-		return void, string(out), nil
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err = cmd.Run()
+	var run struct {
+		Verdict, Why string
+		Violations   []struct{ Check, Text string }
 	}
-	return "", string(out), fmt.Errorf("the run could not be made: %w", err)
+	if parsed := json.Unmarshal(out.Bytes(), &run); parsed != nil {
+		return "", stderr.String(), fmt.Errorf("the run could not be made: %w", errors.Join(err, parsed))
+	}
+	// A run that is slow, or left something over, has not found the bug.
+	for _, v := range run.Violations {
+		if v.Check != "recovery" && v.Check != "leaks" && v.Check != "client" {
+			return violated, v.Check + ": " + v.Text, nil
+		}
+	}
+	if run.Verdict == violated {
+		return void, run.Why, nil
+	}
+	return run.Verdict, run.Why, nil
 }

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,10 +15,10 @@ import (
 
 const (
 	warmUp = 700 * time.Millisecond // of undisturbed work before the first fault
-	// recovery is how long is waited for everybody to be served again. It is far above what is
+	// recoveryTime is how long is waited for everybody to be served again. It is far above what is
 	// promised: what takes longer is to be seen, not cut off.
-	recovery = 40 * time.Second
-	look     = 5 * time.Millisecond
+	recoveryTime = 40 * time.Second
+	look         = 5 * time.Millisecond
 )
 
 // nemesis makes faults, one after another.
@@ -47,6 +48,9 @@ func (n *nemesis) run(ctx context.Context, end time.Time) error {
 			queue = slices.Clone(n.faults)
 			n.rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 		}
+		if err := n.crashed(); err != nil {
+			return err
+		}
 		f := queue[0]
 		queue = queue[1:]
 		if err := n.make(ctx, f); err != nil {
@@ -56,6 +60,15 @@ func (n *nemesis) run(ctx context.Context, end time.Time) error {
 	n.doing("working")
 	pause(ctx, time.Until(end))
 	return nil
+}
+
+// crashed says which clients have ended on their own: a client that breaks is a finding.
+func (n *nemesis) crashed() error {
+	var errs []error
+	for _, p := range n.rig.Clients {
+		errs = append(errs, p.Err())
+	}
+	return errors.Join(errs...)
 }
 
 // make injects a fault, holds it, heals it, and waits until everybody is served again.
@@ -72,15 +85,17 @@ func (n *nemesis) make(ctx context.Context, f fault.Fault) error {
 	if heal != nil {
 		n.doing("healing " + f.Name)
 		// Healed in any case: what was stopped must not stay so because the run is cut short.
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), recovery)
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoveryTime)
 		healErr := heal(clean)
 		cancel()
 		if healErr != nil {
-			err = fmt.Errorf("healing %s: %w", f.Name, healErr)
+			err = errors.Join(err, fmt.Errorf("healing %s: %w", f.Name, healErr))
 		}
 	}
-	note.To = history.Now()
 	n.rec.add(note.Ops)
+	if err == nil || fault.IsVoid(err) {
+		note.To = history.Now() // else it may not be healed
+	}
 	switch {
 	case fault.IsVoid(err):
 		note.Void = err.Error()
@@ -89,25 +104,33 @@ func (n *nemesis) make(ctx context.Context, f fault.Fault) error {
 			return err
 		}
 		return nil
-	case err != nil && ctx.Err() != nil:
-		n.notes = append(n.notes, note)
-		return nil
 	case err != nil:
+		note.Cut = true
+		n.notes = append(n.notes, note)
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	n.doing("recovering")
 	if err := n.everybodyServed(ctx, note.To); err == nil {
-		_, note.Recovered = n.rec.unserved(n.groups, note.To)
+		_, note.Recovered = n.rec.awaited()
 	}
+	note.Cut = ctx.Err() != nil
 	n.notes = append(n.notes, note)
 	return nil
 }
 
 // everybodyServed waits until each group has been granted and written since a moment.
 func (n *nemesis) everybodyServed(ctx context.Context, since int64) error {
-	deadline := time.Now().Add(recovery)
+	deadline := time.Now().Add(recoveryTime)
+	var clients []int
+	for _, p := range n.rig.Clients {
+		clients = append(clients, p.ID())
+	}
+	n.rec.await(since, n.groups, clients)
 	for {
-		missing, _ := n.rec.unserved(n.groups, since)
+		missing, _ := n.rec.awaited()
 		if len(missing) == 0 {
 			return nil
 		}
@@ -115,7 +138,7 @@ func (n *nemesis) everybodyServed(ctx context.Context, since int64) error {
 			return context.Cause(ctx)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("within %v %d of %d groups were not served, such as %s", recovery, len(missing), len(n.groups), missing[0])
+			return fmt.Errorf("within %v %d were not served, such as %s", recoveryTime, len(missing), missing[0])
 		}
 		pause(ctx, look)
 	}

@@ -63,17 +63,21 @@ type ProofConfig struct {
 	Args []string
 	// Done is told of each cell that has ended, by one at a time: out is nil where err says that the run could not be made.
 	Done func(n, of int, c Cell, out *Outcome, err error)
+	// Again is told of each cell that is to be run once more, by one at a time, and why.
+	Again func(c Cell, why string)
 	// Progress is told of a cell's progress, by several at once. Default: nobody.
 	Progress func(c Cell, p Progress)
 }
 
-// Proof runs every cell once, a few at a time, each with servers of its own. It ends early only with ctx.
+// Proof runs every cell, a few at a time, each with servers of its own. A cell that showed nothing, although the machine can
+// make its fault, is run once more when the others are through: several at once may be more than a small machine
+// can serve in time. Proof ends early only with ctx.
 func Proof(ctx context.Context, c ProofConfig) error {
 	if c.Cells == nil {
 		c.Cells = Cells()
 	}
 	if c.PerFault > 0 {
-		c.Cells = draw(c.Cells, c.PerFault, rand.New(rand.NewPCG(c.Seed, 2)))
+		c.Cells = Draw(c.Cells, c.PerFault, c.Seed)
 	}
 	if c.Duration == 0 {
 		c.Duration = 3 * time.Second
@@ -81,40 +85,74 @@ func Proof(ctx context.Context, c ProofConfig) error {
 	if c.Parallel == 0 {
 		c.Parallel = 2
 	}
-	var mu sync.Mutex
+	p := &proof{ProofConfig: c}
 	var wg sync.WaitGroup
-	next, done := 0, 0
 	for range c.Parallel {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				if next == len(c.Cells) || ctx.Err() != nil {
-					mu.Unlock()
-					return
-				}
-				cell, seed := c.Cells[next], c.Seed+uint64(next) //nolint:gosec // an index is not negative
-				next++
-				mu.Unlock()
-				out, err := c.cell(ctx, cell, seed)
-				if err != nil && ctx.Err() == nil {
-					// A server that did not come up in time says nothing of the product.
-					out, err = c.cell(ctx, cell, seed)
-				}
-				mu.Lock()
-				done++
-				if ctx.Err() == nil || out != nil {
-					c.Done(done, len(c.Cells), cell, out, err)
-				}
-				mu.Unlock()
-			}
-		})
+		wg.Go(func() { p.work(ctx) })
 	}
 	wg.Wait()
+	for _, i := range p.again {
+		if ctx.Err() == nil {
+			out, err := p.run(ctx, i)
+			p.end(i, out, err)
+		}
+	}
 	return context.Cause(ctx)
 }
 
-// draw leaves so many cells of each fault, in their order.
-func draw(cells []Cell, perFault int, rnd *rand.Rand) (kept []Cell) {
+// proof is a proof under way.
+type proof struct {
+	ProofConfig
+
+	mu    sync.Mutex // guards what follows, and is held for Done and Again
+	next  int
+	done  int
+	again []int // cells that are to be run once more
+}
+
+// work runs cells until none is left.
+func (p *proof) work(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		i := p.next
+		p.next++
+		p.mu.Unlock()
+		if i >= len(p.Cells) || ctx.Err() != nil {
+			return
+		}
+		out, err := p.run(ctx, i)
+		why := ""
+		switch {
+		case ctx.Err() != nil:
+			if out == nil {
+				return
+			}
+		case err != nil:
+			why = err.Error()
+		case out.Run.Verdict == report.Void && !out.Run.CannotBeMade:
+			why = out.Run.Why
+		}
+		if why == "" {
+			p.end(i, out, err)
+			continue
+		}
+		p.mu.Lock()
+		p.again = append(p.again, i)
+		p.Again(p.Cells[i], why)
+		p.mu.Unlock()
+	}
+}
+
+func (p *proof) end(i int, out *Outcome, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	p.Done(p.done, len(p.Cells), p.Cells[i], out, err)
+}
+
+// Draw leaves so many cells of each fault, in their order; cells has those of a fault beside each other.
+func Draw(cells []Cell, perFault int, seed uint64) (kept []Cell) {
+	rnd := rand.New(rand.NewPCG(seed, 2))
 	for len(cells) > 0 {
 		n := 1
 		for n < len(cells) && cells[n].Fault == cells[0].Fault {
@@ -130,18 +168,20 @@ func draw(cells []Cell, perFault int, rnd *rand.Rand) (kept []Cell) {
 	return kept
 }
 
-func (c ProofConfig) cell(ctx context.Context, cell Cell, seed uint64) (*Outcome, error) {
+// run makes the run of a cell.
+func (p *proof) run(ctx context.Context, i int) (*Outcome, error) {
+	cell, seed := p.Cells[i], p.Seed+uint64(i) //nolint:gosec // an index is not negative
 	spec := cell.Rig
-	spec.Server, spec.OldServer = c.Server, c.OldServer
+	spec.Server, spec.OldServer = p.Server, p.OldServer
 	spec.Client.Late = DefaultLate
-	args := append(slices.Clone(c.Args),
-		"--lock", spec.Lock, "--store", spec.Store, "--faults", cell.Fault, "--seed", fmt.Sprint(seed), "--duration", c.Duration.String())
+	args := append(slices.Clone(p.Args),
+		"--lock", spec.Lock, "--store", spec.Store, "--faults", cell.Fault, "--seed", fmt.Sprint(seed), "--duration", p.Duration.String())
 	if spec.Gateways > 0 {
 		args = append(args, "--gateways", fmt.Sprint(spec.Gateways))
 	}
 	var progress func(Progress)
-	if c.Progress != nil {
-		progress = func(p Progress) { c.Progress(cell, p) }
+	if p.Progress != nil {
+		progress = func(now Progress) { p.Progress(cell, now) }
 	}
-	return Run(ctx, Config{Rig: spec, Faults: []string{cell.Fault}, Duration: c.Duration, Seed: seed, Args: args}, progress)
+	return Run(ctx, Config{Rig: spec, Faults: []string{cell.Fault}, Duration: p.Duration, Seed: seed, Args: args}, progress)
 }

@@ -1,6 +1,8 @@
 package torture
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -16,17 +18,25 @@ type recorder struct {
 	ops    []history.Op
 	at     map[string]int // by id, the place in ops of a call without an answer
 	live   check.Live
-	served map[string]served
+	wait   *recovery // what is waited for; nil: nothing
+	draws  []history.Draw
 	leaks  []history.Leak
 	notes  []string
 	caught bool
 }
 
-// served is when a group was last granted, and last written with an acknowledgement.
-type served struct{ granted, written int64 }
+// recovery is who has not been served since a moment: granted a lock by a call after it, and then answered by the data.
+type recovery struct {
+	since   int64
+	groups  map[string]*served
+	clients map[int]*served
+	last    int64 // when the last of them was served that is
+}
+
+type served struct{ granted, written bool }
 
 func newRecorder(stop func()) *recorder {
-	return &recorder{stop: stop, at: map[string]int{}, served: map[string]served{}}
+	return &recorder{stop: stop, at: map[string]int{}}
 }
 
 // line takes in a line of a client.
@@ -36,6 +46,10 @@ func (r *recorder) line(_ int, l history.Line) {
 	switch {
 	case l.Op != nil:
 		r.op(*l.Op)
+	case l.Draw != nil:
+		r.draws = append(r.draws, *l.Draw)
+		r.live.Draw(*l.Draw)
+		r.catch()
 	case l.Leak != nil:
 		r.leaks = append(r.leaks, *l.Leak)
 	case l.Note != "":
@@ -61,28 +75,84 @@ func (r *recorder) op(op history.Op) {
 		r.ops = append(r.ops, op)
 	}
 	r.live.Add(op)
-	if !r.caught && len(r.live.Violations()) > 0 {
-		r.caught = true
-		r.stop()
-	}
+	r.catch()
 	if op.Return == 0 {
 		return
 	}
 	delete(r.at, op.ID)
+	r.wait.take(op)
+}
+
+// catch stops the run at the first violation. Callers hold r.mu.
+func (r *recorder) catch() {
+	if !r.caught && len(r.live.Violations()) > 0 {
+		r.caught = true
+		r.stop()
+	}
+}
+
+// take strikes out who was served by a call.
+func (w *recovery) take(op history.Op) {
 	// The data's own no is an answer, too: a store that was emptied has no stock left.
-	if op.Outcome == "applied" || op.Reason == "below-minimum" {
-		s := r.served[op.Group]
+	if w == nil || op.Call <= w.since || op.Outcome != "applied" && op.Reason != "below-minimum" {
+		return
+	}
+	strike := func(s *served) (done bool) {
+		if s == nil {
+			return false
+		}
 		switch op.Kind {
 		case history.Acquire:
-			s.granted = max(s.granted, op.Return)
+			s.granted = true
 		case history.Commit:
-			s.written = max(s.written, op.Return)
-			if op.Once {
-				s.granted = max(s.granted, op.Return)
-			}
+			s.written, s.granted = true, s.granted || op.Once
 		}
-		r.served[op.Group] = s
+		if done = s.granted && s.written; done {
+			w.last = max(w.last, op.Return)
+		}
+		return done
 	}
+	if strike(w.groups[op.Group]) {
+		delete(w.groups, op.Group)
+	}
+	if strike(w.clients[op.Process]) {
+		delete(w.clients, op.Process)
+	}
+}
+
+// await begins to look who is served by calls after a moment.
+func (r *recorder) await(since int64, groups []string, clients []int) {
+	w := &recovery{since: since, groups: map[string]*served{}, clients: map[int]*served{}}
+	for _, g := range groups {
+		w.groups[g] = &served{}
+	}
+	for _, c := range clients {
+		w.clients[c] = &served{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait = w
+}
+
+// awaited returns who has not been served yet, in words, and when the last of the others was.
+func (r *recorder) awaited() (missing []string, last int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for g := range r.wait.groups {
+		missing = append(missing, g)
+	}
+	for c := range r.wait.clients {
+		missing = append(missing, fmt.Sprintf("client %d", c))
+	}
+	slices.Sort(missing)
+	return missing, r.wait.last
+}
+
+// violations returns what was found on the way.
+func (r *recorder) violations() []check.Violation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live.Violations()
 }
 
 // fault tells of a fault before it is injected.
@@ -92,28 +162,14 @@ func (r *recorder) fault(f history.Fault) {
 	r.live.Fault(f)
 }
 
-// unserved returns which of the groups have not been granted and written since a moment, and when the last of the others was.
-func (r *recorder) unserved(groups []string, since int64) (missing []string, last int64) {
+// fill gives a history everything that was written down, by the time of the calls.
+func (r *recorder) fill(h *history.History) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, g := range groups {
-		s := r.served[g]
-		if s.granted <= since || s.written <= since {
-			missing = append(missing, g)
-			continue
-		}
-		last = max(last, s.granted, s.written)
-	}
-	return missing, last
-}
-
-// history returns everything so far, by the time of the calls.
-func (r *recorder) history() ([]history.Op, []history.Leak) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ops := slices.Clone(r.ops)
-	slices.SortStableFunc(ops, func(a, b history.Op) int { return int(a.Call - b.Call) })
-	return ops, slices.Clone(r.leaks)
+	h.Ops = slices.Clone(r.ops)
+	slices.SortStableFunc(h.Ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })
+	h.Draws = slices.Clone(r.draws)
+	h.Leaks = append(h.Leaks, r.leaks...)
 }
 
 // progress fills in the counts.

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type run struct {
 	rec       *recorder
 	rig       *rig.Rig
 	initial   []history.Cell
+	crashes   error // of clients that ended on their own
 
 	mu    sync.Mutex // guards what follows
 	phase string
@@ -58,7 +60,7 @@ func Run(ctx context.Context, c Config, progress func(Progress)) (*Outcome, erro
 	r.rec = newRecorder(func() { cancel(errCaught) })
 	defer r.watch(progress)()
 
-	out := &Outcome{History: &history.History{Began: history.Now()}}
+	out := &Outcome{History: &history.History{Began: history.Now(), Direct: r.Rig.Gateways == 0}}
 	started := time.Now()
 	voidness, err := r.work(ctx, out.History)
 	if err != nil {
@@ -66,29 +68,40 @@ func Run(ctx context.Context, c Config, progress func(Progress)) (*Outcome, erro
 	}
 	out.History.Ended = history.Now()
 	out.History.Initial = r.initial
-	ops, leaks := r.rec.history()
-	out.History.Ops, out.History.Leaks = ops, append(out.History.Leaks, leaks...)
+	r.rec.fill(out.History)
 	r.doing("checking")
 	out.Result = check.Check(out.History, nil)
+	if len(out.Result.Violations) == 0 {
+		out.Result.Violations = r.rec.violations()
+	}
+	if r.crashes != nil {
+		out.Result.Violations = append(out.Result.Violations, check.Violation{Invariant: "INV13", Check: "client", Text: r.crashes.Error()})
+	}
 	out.Run = r.verdict(started, out, voidness)
 	return out, nil
 }
 
-// work sets up the rig, lets clients and nemesis work, and reads what is left. The first error says why the run is void,
-// the second that it could not be made.
+// work sets up the rig, lets clients and nemesis work, and reads what is left. The first error says why the run is void:
+// what the clients have written down is judged all the same. The second says that they never began.
 func (r *run) work(ctx context.Context, h *history.History) (void, err error) {
 	r.doing("starting servers")
-	spec := r.Rig
-	r.rig, err = rig.Build(ctx, spec, r.rec.line)
+	r.rig, err = rig.Build(ctx, r.Rig, r.rec.line)
 	if fault.IsVoid(err) {
 		return err, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	began := false
 	defer func() {
 		r.doing("closing")
-		err = errors.Join(err, r.rig.Close())
+		switch closeErr := r.rig.Close(); {
+		case closeErr == nil:
+		case began:
+			void = errors.Join(void, fmt.Errorf("close: %w", closeErr))
+		default:
+			err = errors.Join(err, closeErr)
+		}
 	}()
 	r.doing("seeding")
 	if err := r.seed(ctx); err != nil {
@@ -98,35 +111,40 @@ func (r *run) work(ctx context.Context, h *history.History) (void, err error) {
 	if err := r.rig.StartClients(ctx); err != nil {
 		return nil, err
 	}
+	began = true
 	n := &nemesis{
 		rig: r.rig, rec: r.rec, rand: rand.New(rand.NewPCG(r.Seed, 1)), faults: r.faults, groups: r.groups(), doing: r.doing,
 	}
 	r.doing("warming up")
 	void = n.run(ctx, time.Now().Add(r.Duration))
 	h.Faults = n.notes
-
-	r.doing("stopping clients")
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errCaught) {
+		void = errors.New("interrupted")
+	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), ending)
 	defer cancel()
-	if err := r.rig.StopClients(clean); err != nil && void == nil && ctx.Err() == nil {
-		void = err
-	}
-	if errors.Is(context.Cause(ctx), errCaught) {
-		void = nil
-	}
+	return errors.Join(void, r.end(clean, n, h)), nil
+}
+
+// end stops the clients and reads what is left. The error says what could not be found out.
+func (r *run) end(ctx context.Context, n *nemesis, h *history.History) error {
+	r.doing("stopping clients")
+	r.crashes = n.crashed()
+	stopped := r.rig.StopClients(ctx)
+	r.crashes = cmp.Or(r.crashes, n.crashed())
 	r.doing("reading what is left")
-	if h.Final, err = r.final(clean); err != nil {
-		if void != nil || ctx.Err() != nil {
-			return errors.Join(void, err), nil
-		}
-		return nil, fmt.Errorf("read what is left: %w", err)
+	final, err := r.final(ctx)
+	if err != nil {
+		return errors.Join(stopped, fmt.Errorf("read what is left: %w", err))
 	}
-	if ctx.Err() == nil {
-		if h.Leaks, err = r.rig.Leaks(clean); err != nil {
-			return nil, fmt.Errorf("look for leaks: %w", err)
-		}
+	h.Final, h.FinalRead = final, true
+	if stopped != nil {
+		return stopped
 	}
-	return void, nil
+	if h.Leaks, err = r.rig.Leaks(ctx); err != nil {
+		return fmt.Errorf("look for leaks: %w", err)
+	}
+	return nil
 }
 
 // groups returns the names of all groups.

@@ -102,6 +102,9 @@ func (r *run) chooseWorkloads() error {
 		}
 		r.workloads = append(r.workloads, w)
 	}
+	if seats := r.Rig.Processes * r.Rig.Client.Seats; seats < len(r.Workloads) {
+		return &fencing.InvalidError{What: "number of seats in all", Got: fmt.Sprint(seats), Allowed: fmt.Sprintf("at least one for each of %d workloads", len(r.Workloads))}
+	}
 	r.Rig.Client.Workloads = r.Workloads
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencegate/fencegate/internal/torture/fault"
 	"github.com/fencegate/fencegate/internal/torture/report"
 )
 
@@ -32,10 +33,10 @@ func (r *run) verdict(started time.Time, out *Outcome, void error) report.Run {
 		rec.Verdict = report.Violated
 		rec.Why = fmt.Sprintf("%d violations, the first: %s: %s", len(rec.Violations), rec.Violations[0].Check, rec.Violations[0].Text)
 	case void != nil:
-		rec.Verdict, rec.Why = report.Void, void.Error()
+		rec.Verdict, rec.Why, rec.CannotBeMade = report.Void, void.Error(), onlyVoid(void)
 	case len(r.faults) > 0 && rec.Injected == 0:
 		rec.Verdict, rec.Why = report.Void, "no fault was made"
-	case rec.Takeovers+rec.StaleRefused+rec.ForgedRefused+rec.Unknown == 0:
+	case rec.Takeovers+rec.StaleRefused+rec.Unknown == 0 && !slices.Contains(r.Faults, "forged"):
 		rec.Verdict, rec.Why = report.Void, "nothing was refused, taken over or left unknown: there was nothing to hold"
 	case rec.Undecided > 0:
 		rec.Verdict, rec.Why = report.Void, fmt.Sprintf("%d histories were not decided in time", rec.Undecided)
@@ -43,6 +44,19 @@ func (r *run) verdict(started time.Time, out *Outcome, void error) report.Run {
 		rec.Verdict = report.Held
 	}
 	return rec
+}
+
+// onlyVoid reports whether all that went wrong is that the machine cannot make the fault.
+func onlyVoid(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each part is looked at
+		for _, part := range joined.Unwrap() {
+			if !onlyVoid(part) {
+				return false
+			}
+		}
+		return true
+	}
+	return fault.IsVoid(err)
 }
 
 // version is the commit that the program was built from, as far as it knows.

@@ -50,6 +50,7 @@ func (b *book) end() *book {
 	for id, r := range b.data {
 		b.Final = append(b.Final, history.Cell{Resource: id[0], Key: id[1], Value: r.value, Version: r.version})
 	}
+	b.FinalRead, b.Direct = true, true
 	b.Ended = b.now + 100*ms
 	return b
 }

@@ -11,7 +11,8 @@
 //	coupon        stock and receipts do not add up, or sums do not fit the order of their commits
 //	accounts      balances that do not add up, a pair of records that are not equal (INV8)
 //	epochs        applied commits of two grants interleave, or numbers go back (INV3)
-//	outcomes      applied is not there, refused is, nobody wrote it, or twice (INV6, INV7, INV8)
+//	outcomes      applied is not there, refused is, nobody wrote it, or twice (INV6, INV7, INV8);
+//	              attempts under one key were told what does not fit together (rule 9)
 //	numbers       a number was granted twice or out of order, or two grants wrote under one (INV9, INV1)
 //	stale         a write or a read was served after a newer grant (INV2)
 //	trust         a lock was granted while somebody trusted an older lease (INV9, INV11)
@@ -54,16 +55,20 @@ type Figures struct {
 	Failed          int             `json:"failed"`
 	Unknown         int             `json:"unknown"`
 	Grants          int             `json:"grants"`           // of a resource each
-	Takeovers       int             `json:"takeovers"`        // grants of a resource whose last holder had not released it
-	PausedTakeovers int             `json:"paused_takeovers"` // of them, while the last holder's process was stopped
-	StaleRefused    int             `json:"stale_refused"`    // commits that the fence refused, forged ones not counted
+	Takeovers       int             `json:"takeovers"`        // of a lease from another that had not been released, whatever resources they share
+	PausedTakeovers int             `json:"paused_takeovers"` // of them, while the last holder's process was stopped, which had not left the lease on purpose
+	StaleRefused    int             `json:"stale_refused"`    // commits that the fence refused for a token that had been the mark, forged ones not counted
 	ForgedRefused   int             `json:"forged_refused"`   // forged and replayed tokens that were refused
 	Ambiguous       int             `json:"ambiguous"`        // commits with a key of which an attempt's outcome was unknown
 	Resolved        int             `json:"resolved"`         // of them, whose outcome became known under the key
-	Histories       int             `json:"histories"`        // groups whose history was checked for linearizability
+	Histories       int             `json:"histories"`        // groups whose history was checked for linearizability, by a search or directly
+	Searched        int             `json:"searched"`         // of them, that a search decided
 	Undecided       int             `json:"undecided"`        // of them, that could not be decided in time
 	Recoveries      []time.Duration `json:"recoveries"`       // after each fault, from its healing until every group was served again
 	Leaks           int             `json:"leaks"`
+	// SupersededRefused are those of StaleRefused that were refused because a newer token was the mark: not
+	// for one that had been retired.
+	SupersededRefused int `json:"superseded_refused"`
 }
 
 // Result is a verdict on a history.
@@ -97,6 +102,7 @@ func Check(h *history.History, o *Options) Result {
 		r.outcomes(g)
 	}
 	r.numbers()
+	r.draws()
 	r.writers()
 	r.stale()
 	r.trust()
@@ -112,7 +118,7 @@ func Check(h *history.History, o *Options) Result {
 
 // rank puts the violations first that say most of the cause.
 var rank = map[string]int{
-	"forged": 0, "stale": 1, "numbers": 2, "incarnation": 3, "linearizable": 4, "coupon": 5, "accounts": 6,
+	"forged": 0, "stale": 1, "numbers": 2, "draws": 2, "incarnation": 3, "linearizable": 4, "coupon": 5, "accounts": 6,
 	"epochs": 7, "outcomes": 8, "versions": 9, "trust": 10, "recovery": 11, "leaks": 12,
 }
 

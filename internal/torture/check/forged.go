@@ -25,7 +25,7 @@ func (r *run) forged() {
 			} else if old == nil && op.Forged {
 				report("INV10", fmt.Sprintf("%s renewed a token that nobody was granted", op.ID))
 			}
-		case op.Forged && !op.Replayed:
+		case op.Forged: // replayed or not: nothing else is sent under the key of a forged one
 			report("INV10", fmt.Sprintf("%s, a %s with a token that nobody was granted or that had ended, was served", op.ID, op.Kind))
 		case op.Kind == history.Reenter && len(op.Tokens) > 1 && op.Tokens[0] != op.Tokens[1]:
 			report("INV1", fmt.Sprintf("%s re-entered number %d of %s and got number %d", op.ID, op.Tokens[0].Number, op.Tokens[0].Resource, op.Tokens[1].Number))
@@ -49,7 +49,7 @@ func (r *run) endedBefore(op *history.Op) *history.Op {
 func (r *run) incarnations() {
 	for i := range r.Ops {
 		op := &r.Ops[i]
-		if op.Kind != history.Commit && op.Kind != history.Read || op.Outcome != applied || op.Replayed {
+		if op.Kind != history.Commit && op.Kind != history.Read || op.Outcome != applied || r.replay(op) {
 			continue
 		}
 		for _, t := range op.Tokens {

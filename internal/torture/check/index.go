@@ -45,6 +45,7 @@ type group struct {
 	workload string
 	ops      []*history.Op // by Call
 	commits  []*commit     // by Call
+	keyed    map[string]*commit
 	reads    []*history.Op // that were answered with a record, by Call
 	initial  []history.Cell
 	final    []history.Cell
@@ -85,17 +86,18 @@ func (c *commit) mayBe() bool { return c.outcome == applied || c.outcome == unkn
 func (c *commit) is() bool { return c.outcome == applied || c.outcome == unknown && c.sure }
 
 // token returns the token of a resource that the commit was applied under, as far as that is
-// known: none for a one-call commit, nor where several attempts with different tokens could be it.
+// known: none for a one-call commit, nor where several attempts with different tokens could be it. A
+// Replayed one could be: a gateway's client may have sent it twice, the answer to the first was lost.
 func (c *commit) token(resource string) (history.Token, bool) {
 	var could []history.Token
 	for _, op := range c.attempts {
-		if op.Replayed || definite(op) && op.Outcome != applied {
+		if definite(op) && op.Outcome != applied {
 			continue
 		}
 		for _, t := range op.Tokens {
 			switch {
 			case t.Resource != resource:
-			case op.Outcome == applied:
+			case op.Outcome == applied && !c.replay(op):
 				return t, true
 			case !slices.Contains(could, t):
 				could = append(could, t)
@@ -106,6 +108,23 @@ func (c *commit) token(resource string) (history.Token, bool) {
 		return history.Token{}, false
 	}
 	return could[0], true
+}
+
+// replay reports whether an attempt was told what another one had done before. Without one that can have
+// been applied a Replayed answer can only be of itself, sent twice.
+func (c *commit) replay(op *history.Op) bool {
+	return op.Replayed && !op.Forged && slices.ContainsFunc(c.attempts, func(o *history.Op) bool {
+		return o != op && o.Call < op.Call && (!definite(o) || o.Outcome == applied)
+	})
+}
+
+// replay is commit's, for any call.
+func (r *run) replay(op *history.Op) bool {
+	if !op.Replayed || op.Forged {
+		return false
+	}
+	g := r.of[op.Group]
+	return g != nil && g.keyed[op.Key] != nil && g.keyed[op.Key].replay(op)
 }
 
 // definite reports whether an attempt's answer says what became of it.
@@ -186,7 +205,7 @@ func (r *run) claim(g *group) {
 }
 
 func (g *group) index() {
-	keyed := make(map[string]*commit)
+	g.keyed = make(map[string]*commit)
 	add := func(op *history.Op) *commit {
 		c := &commit{attempts: []*history.Op{op}, forged: op.Forged}
 		g.commits = append(g.commits, c)
@@ -197,14 +216,13 @@ func (g *group) index() {
 		case op.Kind == history.Read && op.Outcome == applied && len(op.Cells) > 0:
 			g.reads = append(g.reads, op)
 		case op.Kind != history.Commit:
-		case op.Key == "" || op.Forged && !op.Replayed:
+		case op.Key == "" || op.Forged: // a forged one has a key of its own
 			add(op)
-		case keyed[op.Key] == nil:
-			keyed[op.Key] = add(op)
+		case g.keyed[op.Key] == nil:
+			g.keyed[op.Key] = add(op)
 		default:
-			c := keyed[op.Key]
+			c := g.keyed[op.Key]
 			c.attempts = append(c.attempts, op)
-			c.forged = c.forged && op.Forged
 		}
 	}
 	g.writers = make(map[cellID][]*commit, len(g.commits))

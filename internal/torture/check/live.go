@@ -14,11 +14,12 @@ type Live struct {
 	violations []Violation
 
 	locksLost, dataLost bool
+	draws               map[liveNumber]string // by number, the grant that it was drawn for
 	numbers             map[liveNumber]sight  // who was granted a number
 	holders             map[string]liveHolder // the last grant of each resource
 	keys                map[[2]string]string  // by group and key: the op that was applied
 	bases               map[liveBase]string   // the op that was applied to a version of a record
-	ended               map[grantID]string    // the op that released a grant
+	ended               map[grantID]newest    // the op that released a grant
 	newest              map[string]newest     // the highest grant of each resource
 }
 
@@ -33,7 +34,7 @@ type (
 		op          string
 	}
 	liveHolder struct {
-		grant     string
+		grant, op string
 		releasing bool
 	}
 	liveBase struct {
@@ -48,7 +49,7 @@ type (
 func (l *Live) Add(op history.Op) {
 	if l.numbers == nil {
 		l.numbers, l.holders = make(map[liveNumber]sight), make(map[string]liveHolder)
-		l.keys, l.bases, l.ended = make(map[[2]string]string), make(map[liveBase]string), make(map[grantID]string)
+		l.keys, l.bases, l.ended = make(map[[2]string]string), make(map[liveBase]string), make(map[grantID]newest)
 		l.newest = make(map[string]newest)
 	}
 	if op.Kind == history.Release && !op.Forged {
@@ -72,19 +73,22 @@ func (l *Live) Add(op history.Op) {
 	switch {
 	case op.Kind == history.Renew:
 		for _, t := range op.Tokens {
-			if old := l.ended[grantID{t.Resource, t.Grant}]; old != "" && !l.locksLost {
-				l.violate("INV11", "forged", &op, fmt.Sprintf("%s renewed a token that %s had released", op.ID, old), old)
+			if old, ok := l.ended[grantID{t.Resource, t.Grant}]; ok && old.ret < op.Call && !l.locksLost {
+				l.violate("INV11", "forged", &op, fmt.Sprintf("%s renewed a token that %s had released", op.ID, old.op), old.op)
 			}
 		}
-	case op.Forged && !op.Replayed:
+	case op.Forged:
 		l.violate("INV10", "forged", &op, fmt.Sprintf("%s, a %s with a token that nobody was granted or that had ended, was served", op.ID, op.Kind))
 	case op.Kind == history.Acquire:
+		l.takeovers(&op)
 		for _, t := range op.Tokens {
 			l.grant(&op, t)
 		}
 	case op.Kind == history.Release:
 		for _, t := range op.Tokens {
-			l.ended[grantID{t.Resource, t.Grant}] = op.ID
+			if id := (grantID{t.Resource, t.Grant}); l.ended[id].op == "" {
+				l.ended[id] = newest{t.Number, op.Return, op.ID}
+			}
 		}
 	case op.Kind == history.Reenter && len(op.Tokens) > 1 && op.Tokens[0] != op.Tokens[1]:
 		l.violate("INV1", "forged", &op, fmt.Sprintf("%s re-entered number %d of %s and got number %d", op.ID, op.Tokens[0].Number, op.Tokens[0].Resource, op.Tokens[1].Number))
@@ -113,22 +117,32 @@ func (l *Live) violate(invariant, check string, op *history.Op, text string, ops
 
 func (l *Live) grant(op *history.Op, t history.Token) {
 	l.figures.Grants++
-	if h, ok := l.holders[t.Resource]; ok && !h.releasing && h.grant != t.Grant {
-		l.figures.Takeovers++
-	}
-	l.holders[t.Resource] = liveHolder{grant: t.Grant}
+	l.holders[t.Resource] = liveHolder{grant: t.Grant, op: op.ID}
 	if n, ok := l.newest[t.Resource]; !ok || n.number < t.Number {
 		l.newest[t.Resource] = newest{t.Number, op.Return, op.ID}
 	}
-	if l.locksLost {
+	if l.dataLost {
 		return
 	}
 	id := liveNumber{t.Resource, t.Number}
 	if old, ok := l.numbers[id]; ok && old.grant != t.Grant {
 		l.violate("INV9", "numbers", op, fmt.Sprintf("number %d of %s was granted twice, as %s and %s", t.Number, t.Resource, old.grant, t.Grant), old.op)
+	} else if ok && old.op != op.ID {
+		l.violate("INV9", "numbers", op, fmt.Sprintf("number %d of %s, grant %s, was answered to %s and to %s", t.Number, t.Resource, t.Grant, old.op, op.ID), old.op)
 	} else if !ok {
 		l.numbers[id] = sight{t.Grant, op.ID}
 	}
+}
+
+// takeovers counts from whom an acquire took locks over, before it is noted as the holder.
+func (l *Live) takeovers(op *history.Op) {
+	from := make(map[string]bool)
+	for _, t := range op.Tokens {
+		if h, ok := l.holders[t.Resource]; ok && !h.releasing && h.op != op.ID {
+			from[h.op] = true
+		}
+	}
+	l.figures.Takeovers += len(from)
 }
 
 // stale looks whether a call was sent after a newer grant had been answered.

@@ -81,6 +81,15 @@ func TestLiveWrong(t *testing.T) {
 			b.add(history.Op{ID: "reenter", Kind: history.Reenter, Workload: "set", Group: "set", Tokens: []history.Token{tokens("set", 3)[0], tokens("set", 4)[0]}})
 		}},
 		{"numbers", "INV9", func(b *book) { b.op("set.3.acquire").Tokens[0].Number = 2 }},
+		{"numbers", "INV9", func(b *book) {
+			b.Faults = append(b.Faults, history.Fault{Name: "forget", From: 1, To: 2, Loses: []history.Loss{history.LosesLocks}})
+			b.op("set.3.acquire").Tokens[0].Number = 2
+		}},
+		{"numbers", "INV9", func(b *book) { b.op("set.3.acquire").Tokens = tokens("set", 2) }},
+		{"forged", "INV10", func(b *book) {
+			c := b.op("set.3.commit")
+			c.Forged, c.Replayed = true, true
+		}},
 		{"stale", "INV2", func(b *book) { b.op("set.3.commit").Tokens = tokens("set", 2) }},
 		{"outcomes", "INV7", func(b *book) { b.op("coupon.2.commit").Key = "coupon.1.commit" }},
 		{"linearizable", "INV5", func(b *book) { b.op("register.3.commit").Cells = b.op("register.2.commit").Cells }},
@@ -91,5 +100,26 @@ func TestLiveWrong(t *testing.T) {
 		if !slices.ContainsFunc(all, func(v check.Violation) bool { return v.Check == tc.check && v.Invariant == tc.invariant }) {
 			t.Errorf("%s %s is not found: %+v", tc.check, tc.invariant, all)
 		}
+	}
+}
+
+// TestLiveSubset: what is found on the way Check finds, too.
+func TestLiveSubset(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, bug := range []string{"stale", "forged", "revive", "bump", "number-twice", "duplicate", "twice", "drop"} {
+		for _, fault := range []string{"", "pause", "restore", "forget"} {
+			h, _ := simulate(plan{seed: 3, bug: bug, fault: fault, groups: 1, ops: 1000})
+			all := check.Check(h, &check.Options{Pictures: -1}).Violations
+			for _, v := range watch(h).Violations() {
+				found++
+				if !slices.ContainsFunc(all, func(o check.Violation) bool { return o.Check == v.Check && o.Group == v.Group }) {
+					t.Errorf("bug %s, fault %q: only Live finds %+v", bug, fault, v)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nothing was found")
 	}
 }

@@ -113,7 +113,7 @@ func (r *run) problem(g *group, s span) *problem {
 		}
 		p.add(st, max(c.call, s.from), ret)
 	}
-	if s.last && len(r.Final) > 0 {
+	if s.last && r.FinalRead {
 		// What is not there in the end has the empty value.
 		end := &step{op: &history.Op{ID: "end", Kind: history.Read, Process: -1, Cells: g.final}, final: true}
 		there := make(map[recordID]history.Cell)

@@ -10,11 +10,12 @@ import (
 )
 
 // numbers checks what was granted: no number twice, and a later grant has a higher one, unless the
-// lock store has forgotten something since.
+// store has lost data since. What the lock store forgets does not matter: a lease is answered only when
+// its token is raised in the store, which refuses a number that it has seen.
 func (r *run) numbers() {
 	until := int64(math.MaxInt64)
-	for _, w := range windowsOf(r.Faults, history.LosesLocks) {
-		until = min(until, w.from)
+	if len(r.eras) > 0 {
+		until = r.eras[0].from
 	}
 	for _, resource := range r.holds {
 		r.numbersOf(resource, until)
@@ -28,12 +29,18 @@ func (r *run) numbersOf(resource string, until int64) {
 	slices.SortStableFunc(called, func(a, b *grant) int { return cmp.Compare(a.op.Call, b.op.Call) })
 	var highest *grant
 	n := 0
+	tokens := make(map[history.Token]*grant)
 	for _, b := range called {
-		if b.op.Return >= until {
-			continue
-		}
 		bad := func(a *grant, text string) {
 			r.violate(Violation{Invariant: "INV9", Check: "numbers", Group: r.groupOf(resource), Ops: []string{a.op.ID, b.op.ID}, Text: text})
+		}
+		// A grant is of one call, whatever was lost.
+		if a := tokens[b.Token]; a != nil {
+			bad(a, fmt.Sprintf("number %d of %s, grant %s, was answered to %s and to %s", b.Number, resource, b.Grant, a.op.ID, b.op.ID))
+		}
+		tokens[b.Token] = b
+		if b.op.Return >= until {
+			continue
 		}
 		if a := first[b.Number]; a == nil {
 			first[b.Number] = b

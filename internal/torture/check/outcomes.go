@@ -13,9 +13,11 @@ import (
 // acknowledged before data was lost need not be there.
 func (r *run) outcomes(g *group) {
 	r.invented(g)
+	r.answers(g)
 	r.twice(g)
 	r.ghosts(g)
-	if len(r.Final) == 0 {
+	r.again(g)
+	if !r.FinalRead {
 		return
 	}
 	r.missing(g)

@@ -49,7 +49,7 @@ func TestGood(t *testing.T) {
 	if len(res.Violations) > 0 {
 		t.Errorf("violations: %s", texts(res))
 	}
-	want := check.Figures{Ops: len(b.Ops), Applied: len(b.Ops), Grants: 24, Histories: 7}
+	want := check.Figures{Ops: len(b.Ops), Applied: len(b.Ops), Grants: 24, Histories: 7, Searched: 5}
 	if got := res.Figures; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -137,6 +137,16 @@ func TestPlantedData(t *testing.T) {
 		{"taken twice", "coupon", "INV7", "4 were taken", func(b *book) { b.last("coupon", "stock").Value = "996" }},
 		{"not taken", "coupon", "INV5", "2 were taken", func(b *book) { b.last("coupon", "stock").Value = "998" }},
 		{"half", "coupon", "INV7", "2 receipts", func(b *book) { b.lose("coupon", "receipt.coupon.2.commit") }},
+		{"half, and older data", "coupon", "INV7", "2 receipts", func(b *book) {
+			b.lose("coupon", "receipt.coupon.2.commit")
+			b.Faults = []history.Fault{{Name: "restore", From: b.now + 1, To: b.now + 2, Recovered: b.now + 3, Loses: []history.Loss{history.LosesData}}}
+		}},
+		{"sold out too early", "coupon", "INV5", "saw a stock of 0, all", func(b *book) {
+			b.op("coupon.3.commit").Outcome, b.op("coupon.3.commit").Reason = "refused", "below-minimum"
+		}},
+		{"sold after it was sold out", "coupon", "INV5", "saw a stock of 997 after coupon.2.commit had seen 0", func(b *book) {
+			b.op("coupon.2.commit").Outcome, b.op("coupon.2.commit").Reason = "refused", "below-minimum"
+		}},
 		{"no stock", "coupon", "INV6", "no stock", func(b *book) { b.lose("coupon", "stock") }},
 		{"balances in the end", "accounts", "INV8", "1001 instead of 1000", func(b *book) { b.last("bank", "balance").Value = "495" }},
 		{"balances of a turn", "accounts", "INV8", "in one turn", func(b *book) { b.op("bank.2.read1").Cells[0].Value = "7" }},
@@ -153,6 +163,7 @@ func TestPlantedOutcomes(t *testing.T) {
 	for _, p := range []planted{
 		{"an element", "outcomes", "INV6", "was acknowledged", func(b *book) { b.lose("set", "e.set.1.commit") }},
 		{"a receipt", "outcomes", "INV6", "was acknowledged", func(b *book) { b.lose("coupon", "receipt.coupon.1.commit") }},
+		{"everything", "outcomes", "INV6", "was acknowledged", func(b *book) { b.Final = nil }},
 		{"an entry", "outcomes", "INV6", "was acknowledged", func(b *book) { b.lose("log", "entry.00000002") }},
 		{"an audit row", "outcomes", "INV6", "not in the audit", func(b *book) { b.lose("table", "audit.00000002") }},
 		{"audit and row", "outcomes", "INV8", "2 rows", func(b *book) { b.lose("table", "audit.00000002") }},
@@ -223,6 +234,11 @@ func TestPlantedGrants(t *testing.T) {
 	t.Parallel()
 	for _, p := range []planted{
 		{"a number twice", "numbers", "INV9", "granted twice", func(b *book) { b.op("set.3.acquire").Tokens[0].Number = 2 }},
+		{"a number twice, after the locks were lost", "numbers", "INV9", "granted twice", func(b *book) {
+			b.Faults = append(b.Faults, history.Fault{Name: "forget", From: 1, To: 2, Recovered: 3, Loses: []history.Loss{history.LosesLocks}})
+			b.op("set.3.acquire").Tokens[0].Number = 2
+		}},
+		{"a grant of two calls", "numbers", "INV9", "was answered to set.2.acquire and to set.3.acquire", func(b *book) { b.op("set.3.acquire").Tokens = tokens("set", 2) }},
 		{"a number back", "numbers", "INV9", "number 1 after number 2", func(b *book) {
 			b.op("set.2.acquire").Tokens[0].Number = 1
 			b.op("set.1.acquire").Tokens[0].Number = 2
@@ -235,6 +251,20 @@ func TestPlantedGrants(t *testing.T) {
 		}},
 		{"a stale write", "stale", "INV2", "number 3 had been granted", func(b *book) { b.op("set.3.commit").Tokens = tokens("set", 2) }},
 		{"a stale read", "stale", "INV2", "number 3 had been granted", func(b *book) { b.op("register.3.read0").Tokens = tokens("register", 1) }},
+		{"a stale write, before data was lost", "stale", "INV2", "number 3 had been granted", func(b *book) {
+			b.Faults = []history.Fault{{Name: "restore", From: b.now + 1, To: b.now + 2, Recovered: b.now + 3, Loses: []history.Loss{history.LosesData}}}
+			b.op("set.2.acquire").Call, b.op("set.2.acquire").Return = b.op("set.3.acquire").Call, b.op("set.3.acquire").Return+1
+			b.op("set.3.commit").Tokens = tokens("set", 2)
+		}},
+		{"two holders who called at once", "trust", "INV9", "was trusted", func(b *book) {
+			b.op("set.1.release").Tokens[0].Grant = "another"
+			b.op("set.2.acquire").Call = b.op("set.1.acquire").Call
+			b.op("set.1.acquire").Until = b.op("set.2.acquire").Return + 1
+		}},
+		{"two holders long after the locks were lost", "trust", "INV9", "was trusted", func(b *book) {
+			b.op("set.1.release").Tokens[0].Grant = "another"
+			b.Faults = append(b.Faults, history.Fault{Name: "forget", From: -2600 * ms, To: -2500 * ms, Recovered: 3, Loses: []history.Loss{history.LosesLocks}})
+		}},
 		{"two holders", "trust", "INV9", "was trusted", func(b *book) { b.op("set.1.release").Tokens[0].Grant = "another" }},
 		{"two holders before a release", "trust", "INV9", "was trusted", func(b *book) {
 			r := b.op("set.1.release")
@@ -258,6 +288,9 @@ func TestPlantedGrants(t *testing.T) {
 		{"not served again", "recovery", "INV13", "16s after kill", func(b *book) {
 			b.Faults = append(b.Faults, history.Fault{Name: "kill", From: b.Ended - 1, To: b.Ended})
 			b.Ended += 16_000 * ms
+		}},
+		{"served again too late", "recovery", "INV13", "only 31s after kill", func(b *book) {
+			b.Faults = append(b.Faults, history.Fault{Name: "kill", From: b.Ended - 1, To: b.Ended, Recovered: b.Ended + 31_000*ms, Cut: true})
 		}},
 		{"connections", "leaks", "INV13", "3 connections", func(b *book) {
 			b.Leaks = append(b.Leaks, history.Leak{What: "connections", Where: "redis", Count: 3})

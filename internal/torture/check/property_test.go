@@ -23,7 +23,7 @@ func TestRight(t *testing.T) {
 			t.Parallel()
 			var sum check.Figures
 			for seed := range seeds / 5 {
-				h, _ := simulate(plan{seed: seed, fault: fault, ops: 1000})
+				h, _ := simulate(plan{seed: seed, fault: fault, ops: 1000, resend: seed%2 == 1})
 				res := check.Check(h, nil)
 				for _, v := range res.Violations {
 					t.Errorf("seed %d: %s %s %s: %s %v", seed, v.Invariant, v.Check, v.Group, v.Text, v.Ops)

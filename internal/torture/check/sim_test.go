@@ -22,6 +22,7 @@ type plan struct {
 	seed   uint64
 	bug    string   // see bugs; empty: none
 	fault  string   // "", "pause", "kill", "restore", "forget"
+	resend bool     // what has a key may be sent twice in one attempt, as through a gateway
 	work   []string // workloads; empty: all
 	groups int      // of each workload; default 2
 	ops    int      // about how many calls; default 1,500
@@ -125,6 +126,7 @@ func simulate(p plan) (*history.History, int) {
 	for id, rec := range s.data {
 		s.h.Final = append(s.h.Final, history.Cell{Resource: id[0], Key: id[1], Value: rec.value, Version: rec.version})
 	}
+	s.h.FinalRead, s.h.Direct = true, !s.resend
 	slices.SortFunc(s.h.Final, func(a, b history.Cell) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Key, b.Key))
 	})

@@ -29,7 +29,11 @@ func (s *sim) seed(workload string, i int) target {
 		put(name+"-a", "balance", "500", 1)
 		put(name+"-b", "balance", "500", 1)
 	case "coupon":
-		put(name, "stock", "1000000", 1)
+		stock := "1000000"
+		if i%2 == 1 {
+			stock = "5" // it runs out
+		}
+		put(name, "stock", stock, 1)
 	case "log":
 		put(name, "length", "0", 1)
 	case "table":
@@ -66,6 +70,11 @@ func (c *seat) call(op history.Op, do func(history.Op) answer) *history.Op {
 	}
 	timeout := c.now + 50*ms
 	var a answer
+	if c.resend && op.Key != "" && c.rnd.IntN(6) == 0 { // the client sends it twice, and hears of the second
+		c.at(arrives, func() { _ = do(sent) })
+		arrives += 1 + c.rnd.Int64N(6*ms)
+		answered = max(answered, arrives+1)
+	}
 	if c.rnd.IntN(60) > 0 || arrives < timeout && answered < timeout {
 		c.at(arrives, func() { a = do(sent) })
 	}

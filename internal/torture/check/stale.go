@@ -23,8 +23,8 @@ func (r *run) stale() {
 		var all []highest
 		var top *grant
 		for _, g := range r.byHold[resource] {
-			// After a loss of data it is the last that counts: what was raised before may be lost.
-			if top == nil || g.Number >= top.Number || len(r.eras) > 0 {
+			// What was raised before a loss of data may be lost.
+			if top == nil || g.Number >= top.Number || touches(r.eras, top.op.Call, g.op.Return) {
 				top = g
 				all = append(all, highest{g.op.Return, g})
 			}

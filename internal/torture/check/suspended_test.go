@@ -20,16 +20,16 @@ func TestSuspended(t *testing.T) {
 		change func(b *book)
 		checks []string // that still object
 	}{
-		{"numbers, after the locks were lost", func(b *book) {
-			b.Faults = []history.Fault{lose(history.LosesLocks, b.op("set.3.acquire").Call, b.now)}
+		{"numbers, after the data was lost", func(b *book) {
+			b.Faults = []history.Fault{lose(history.LosesData, b.op("set.3.acquire").Call, b.now)}
 			for _, name := range []string{"acquire", "release"} {
 				b.op("set.3." + name).Tokens[0].Number = 2
 			}
 			b.op("set.3.commit").Outcome = "refused"
 			b.lose("set", "e.set.3.commit")
 		}, nil},
-		{"numbers, before the locks were lost", func(b *book) {
-			b.Faults = []history.Fault{lose(history.LosesLocks, b.now, b.now+ms)}
+		{"numbers, before the data was lost", func(b *book) {
+			b.Faults = []history.Fault{lose(history.LosesCommits, b.now, b.now+ms)}
 			b.op("set.3.acquire").Tokens[0].Number = 2
 		}, []string{"numbers"}},
 		{"trust, while locks are lost", func(b *book) {
@@ -68,6 +68,11 @@ func TestSuspended(t *testing.T) {
 			b.Faults = []history.Fault{lose(history.LosesData, b.op("set.3.acquire").Call, b.op("set.3.commit").Return)}
 			b.op("set.3.commit").Tokens = tokens("set", 2)
 		}, nil},
+		{"everything, lost with the data", func(b *book) {
+			b.Faults = []history.Fault{lose(history.LosesData, b.now+1, b.now+2)}
+			b.Final = nil
+		}, nil},
+		{"everything, and it was not read", func(b *book) { b.Final, b.FinalRead = nil, false }, nil},
 		{"an element of after", func(b *book) {
 			at := b.op("set.2.acquire").Call
 			b.Faults = []history.Fault{lose(history.LosesData, at-2, at-1)}
@@ -104,6 +109,18 @@ func TestSuspended(t *testing.T) {
 			f.Recovered = 0
 			b.Faults = []history.Fault{f}
 			b.Ended += 14_000 * ms
+		}, nil},
+		{"not served again, and the run was cut short", func(b *book) {
+			f := lose("", b.now, b.Ended)
+			f.Recovered, f.Cut = 0, true
+			b.Faults = []history.Fault{f}
+			b.Ended += 16_000 * ms
+		}, nil},
+		{"served again within 30 s", func(b *book) {
+			f := lose("", b.now, b.Ended)
+			f.Recovered = b.Ended + 30_000*ms
+			b.Faults = []history.Fault{f}
+			b.Ended += 31_000 * ms
 		}, nil},
 		{"not served again, and the fault was void", func(b *book) {
 			f := lose("", b.now, b.Ended)
@@ -179,12 +196,42 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestTakeovers: a lease that takes over two resources of another is one takeover, a lease that was left on
+// purpose was not taken over because its holder stood still, and only a newer token supersedes.
+func TestTakeovers(t *testing.T) {
+	t.Parallel()
+	for _, left := range []bool{false, true} {
+		b := good()
+		b.op("bank.1.release").Tokens = nil
+		b.op("bank.1.acquire").Left = left
+		at := b.op("bank.2.acquire").Return
+		b.Faults = []history.Fault{
+			{Name: "pause", From: at - ms, Injected: at - ms, Heal: at, To: at + ms, Recovered: at + 4*ms, Paused: []int{1}},
+			{Name: "forget", From: 1, To: 2, Recovered: 3, Loses: []history.Loss{history.LosesLocks}},
+		}
+		for _, reason := range []string{"superseded", "duplicate", "retired", "ungranted", "grant-required"} {
+			b.add(history.Op{ID: reason, Kind: history.Commit, Workload: "set", Group: "set", Outcome: "refused", Reason: reason})
+		}
+		want := [4]int{1, 1, 3, 2}
+		if left {
+			want[1] = 0
+		}
+		f := check.Check(&b.History, nil).Figures
+		if got := [4]int{f.Takeovers, f.PausedTakeovers, f.StaleRefused, f.SupersededRefused}; got != want {
+			t.Errorf("left %t: got %v, want %v", left, got, want)
+		}
+		if got := watch(&b.History).Figures(); got.Takeovers != 1 || got.SupersededRefused != 2 {
+			t.Errorf("left %t: live got %+v", left, got)
+		}
+	}
+}
+
 // TestUndecided: what could not be decided in time is counted, and is no violation.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	h, _ := simulate(plan{seed: 1, work: []string{"register"}, groups: 1})
 	res := check.Check(h, &check.Options{Undecided: 1})
-	if res.Undecided != 1 || len(res.Violations) > 0 {
+	if res.Undecided != 1 || res.Searched != 0 || res.Histories != 1 || len(res.Violations) > 0 {
 		t.Errorf("undecided %d: %s", res.Undecided, texts(res))
 	}
 }

@@ -10,38 +10,50 @@ import (
 	"github.com/fencegate/fencegate/internal/torture/history"
 )
 
-// settling is how long after a loss of locks two may still hold one: what was granted before it
-// runs out only then.
-const settling = int64(10 * time.Second)
+// settling is how long after a loss of locks two may still hold one, besides the longest lease: what was
+// granted before it runs out only then.
+const settling = int64(2 * time.Second)
 
-// trust checks that nobody is granted a lock while somebody else trusts an older lease of it, unless
-// the lock store forgets something. The lease is trusted from the answer to when its holder says at
-// the release, or else to its deadline at the grant; not after its process was killed.
+// trust checks that no two leases of a lock are trusted at once, unless the lock store forgets
+// something. A lease is trusted from the answer to when its holder says at the release, or else to its
+// deadline at the grant; not after its process was killed.
 func (r *run) trust() {
+	longest := int64(0)
+	for _, g := range r.grants {
+		longest = max(longest, g.op.Until-g.op.Return)
+	}
 	lost := windowsOf(r.Faults, history.LosesLocks)
 	for i := range lost {
-		lost[i].to = min(lost[i].to, math.MaxInt64-settling) + settling
+		lost[i].to = min(lost[i].to, math.MaxInt64-settling-longest) + settling + longest
 	}
 	for _, resource := range r.holds {
-		called := slices.Clone(r.byHold[resource])
-		slices.SortStableFunc(called, func(a, b *grant) int { return cmp.Compare(a.op.Call, b.op.Call) })
-		for _, a := range called {
-			until := r.trusted(a)
-			from, _ := slices.BinarySearchFunc(called, a.op.Return, func(g *grant, t int64) int { return cmp.Compare(g.op.Call, t) })
-			for _, b := range called[from:] {
-				if b.op.Call >= until {
-					break
-				}
-				if b.op.Return < until && b.Grant != a.Grant && !touches(lost, a.op.Return, b.op.Return) {
-					r.violate(Violation{
-						Invariant: "INV9", Check: "trust", Group: r.groupOf(resource), Ops: []string{a.op.ID, b.op.ID},
-						Text: fmt.Sprintf("%s was granted as number %d while the lease of number %d was trusted for another %v", resource, b.Number, a.Number, time.Duration(until-b.op.Return)),
-					})
-					break
-				}
+		var trusted []lease // of those that were answered, what is still trusted
+		for _, g := range r.byHold[resource] {
+			b := lease{g, r.trusted(g)}
+			at := g.op.Return
+			trusted = slices.DeleteFunc(trusted, func(a lease) bool { return a.until <= at })
+			if b.until <= at {
+				continue
 			}
+			for _, a := range trusted {
+				if a.Grant == b.Grant || touches(lost, min(a.op.Call, b.op.Call), at) {
+					continue
+				}
+				r.violate(Violation{
+					Invariant: "INV9", Check: "trust", Group: r.groupOf(resource), Ops: []string{a.op.ID, b.op.ID},
+					Text: fmt.Sprintf("%s was granted as number %d while the lease of number %d was trusted for another %v", resource, b.Number, a.Number, time.Duration(min(a.until, b.until)-at)),
+				})
+				break
+			}
+			trusted = append(trusted, b)
 		}
 	}
+}
+
+// lease is a grant, and until when it was trusted.
+type lease struct {
+	*grant
+	until int64
 }
 
 // trusted returns until when a lease was trusted.

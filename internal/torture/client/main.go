@@ -79,7 +79,7 @@ func openPatiently(ctx context.Context, c *Config, rec *recorder) (*ends, error)
 	end := time.Now().Add(opening)
 	said := ""
 	for {
-		e, err := open(ctx, c)
+		e, err := open(ctx, c, rec.write)
 		if err == nil {
 			return e, nil
 		}

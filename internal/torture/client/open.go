@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway/client"
+	"github.com/fencegate/fencegate/internal/torture/history"
 	"github.com/fencegate/fencegate/internal/torture/workload"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/pglock"
@@ -31,15 +32,16 @@ const dialing = time.Second
 // ends is how this process reaches the lock and the store, and what was opened for that.
 type ends struct {
 	access  workload.Access
+	write   func(history.Line)
 	pools   map[string]*pgxpool.Pool // by what they are for
 	clients map[string]*redis.Client // by address
 	closers []func()                 // before the pools
 }
 
 // open opens what the config names. After an error nothing is open.
-func open(ctx context.Context, c *Config) (_ *ends, err error) {
+func open(ctx context.Context, c *Config, write func(history.Line)) (_ *ends, err error) {
 	redis.SetLogger(silent{})
-	e := &ends{pools: map[string]*pgxpool.Pool{}, clients: map[string]*redis.Client{}}
+	e := &ends{write: write, pools: map[string]*pgxpool.Pool{}, clients: map[string]*redis.Client{}}
 	defer func() {
 		if err != nil {
 			e.close()
@@ -107,6 +109,7 @@ func (e *ends) servers(ctx context.Context, c *Config) error {
 		return err
 	}
 	e.access.Store = store
+	lock = watched(lock, c.Process, e.write)
 	e.access.Issuer, err = locking.NewIssuer(lock, []fencing.Fence{store}, &locking.IssuerOptions{Cleanup: c.Call})
 	return err
 }

@@ -25,7 +25,11 @@ func clientFaults() []Fault {
 				"if a newer token was raised",
 			Fits: anywhere, Hold: past,
 			Inject: func(_ context.Context, r *rig.Rig, _ *rand.Rand, note *history.Fault) (healing, error) {
-				return pause(r, note, byHolding(r)[:(len(r.Clients)+1)/2])
+				places, err := byHolding(r)
+				if err != nil {
+					return nil, err
+				}
+				return pause(r, note, places[:(len(places)+1)/2])
 			},
 		},
 		{
@@ -34,7 +38,11 @@ func clientFaults() []Fault {
 			Expect: "as with client-pause: its locks are granted to others, its late writes are refused",
 			Fits:   anywhere, Hold: past,
 			Inject: func(_ context.Context, r *rig.Rig, _ *rand.Rand, note *history.Fault) (healing, error) {
-				return pause(r, note, byHolding(r)[:1])
+				places, err := byHolding(r)
+				if err != nil {
+					return nil, err
+				}
+				return pause(r, note, places[:1])
 			},
 		},
 		inTransaction(),
@@ -55,8 +63,11 @@ func clientFaults() []Fault {
 	}
 }
 
-// byHolding returns the places of the client processes that run, those with the most leases first.
-func byHolding(r *rig.Rig) []int {
+// byHolding returns the places of the client processes, at least one, those with the most leases first.
+func byHolding(r *rig.Rig) ([]int, error) {
+	if len(r.Clients) == 0 {
+		return nil, errors.New("the rig has no client processes: want at least 1")
+	}
 	places := make([]int, 0, len(r.Clients))
 	holding := make([]int, len(r.Clients))
 	for i, p := range r.Clients {
@@ -64,7 +75,7 @@ func byHolding(r *rig.Rig) []int {
 		places = append(places, i)
 	}
 	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(holding[b], holding[a]) })
-	return places
+	return places, nil
 }
 
 // pause stops processes until it is healed.
@@ -90,10 +101,16 @@ func pause(r *rig.Rig, note *history.Fault, places []int) (healing, error) {
 }
 
 func killClient(_ context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
-	places := byHolding(r)[:max(1, len(r.Clients)/2)]
-	i := places[rnd.IntN(len(places))]
+	places, err := byHolding(r)
+	if err != nil {
+		return nil, err
+	}
+	i := places[rnd.IntN(max(1, len(places)/2))]
 	p := r.Clients[i]
 	note.Detail = fmt.Sprintf("process %d, which held about %d locks", p.ID(), p.Holding())
+	if err := p.Err(); err != nil {
+		return nil, err // it broke before it was killed, and that is not to be hidden
+	}
 	note.Killed = []int{p.ID()}
 	if err := p.Kill(); err != nil {
 		return nil, fmt.Errorf("kill client %d: %w", p.ID(), err)
@@ -102,6 +119,9 @@ func killClient(_ context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fau
 }
 
 func freezeThaw(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
+	if _, err := byHolding(r); err != nil {
+		return nil, err
+	}
 	stop := repeat(ctx, rnd, 30*time.Millisecond, func(ctx context.Context, rnd *rand.Rand) (bool, error) {
 		p := r.Clients[rnd.IntN(len(r.Clients))]
 		if err := p.Pause(); err != nil {
@@ -117,6 +137,6 @@ func freezeThaw(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.F
 	return func(context.Context) error {
 		n, err := stop()
 		note.Detail = fmt.Sprintf("%d stops", n)
-		return err
+		return cmp.Or(err, atLeastOne(ctx, n, "no process was stopped"))
 	}, nil
 }

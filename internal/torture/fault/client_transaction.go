@@ -11,6 +11,9 @@ import (
 	"github.com/fencegate/fencegate/internal/torture/rig"
 )
 
+// enoughTries is for how long a process is looked for that is in the middle of a transaction.
+const enoughTries = 6 * time.Second
+
 // maxIdle is how long a transaction of a run may sit idle in this fault, less than it lasts; usually it is 5 s.
 const maxIdle = 500 * time.Millisecond
 
@@ -31,7 +34,7 @@ func inTransaction() Fault {
 				_, err := setMaxIdle(ctx, r, old)
 				return errors.Join(resume(ctx), err)
 			}
-			resume, err = pauseInTransaction(ctx, r, rnd, note)
+			resume, err = pauseInTransaction(ctx, r, rnd, note, leftIdle, enoughTries)
 			return heal, err
 		},
 	}
@@ -45,27 +48,38 @@ func setMaxIdle(ctx context.Context, r *rig.Rig, ms int) (old int, err error) {
 }
 
 // pauseInTransaction stops one process after another for a moment, until one has left transactions idle that hold
-// a mark. If none does within some seconds, it is a pause like any other.
-func pauseInTransaction(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
-	for deadline := time.Now().Add(4 * time.Second); ; {
-		places := byHolding(r)
+// a mark, which left counts. If none does in time, it is void. What it returns to resume is never nil.
+func pauseInTransaction(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault,
+	left func(context.Context, *rig.Rig) (int, error), within time.Duration,
+) (healing, error) {
+	places, err := byHolding(r)
+	if err != nil {
+		return none, err
+	}
+	for deadline := time.Now().Add(within); ; {
 		i := places[rnd.IntN(max(1, len(places)/2))]
-		note.Paused = nil
 		resume, err := pause(r, note, []int{i})
 		if err != nil {
 			return resume, err
 		}
-		n, err := leftIdle(ctx, r)
-		if n > 0 || err != nil || time.Now().After(deadline) {
+		n, err := left(ctx, r)
+		if n > 0 || err != nil {
 			note.Detail = fmt.Sprintf("process %d, which left %d transactions open", r.Clients[i].ID(), n)
 			return resume, err
 		}
 		if err := resume(ctx); err != nil {
-			return nil, err
+			return none, err
 		}
+		note.Paused = nil // none for longer than a moment
 		wait(ctx, about(rnd, 40*time.Millisecond))
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return none, context.Cause(ctx)
+		}
+		if time.Now().After(deadline) {
+			return none, Void("within %v no process was stopped in the middle of a transaction", within)
+		}
+		if places, err = byHolding(r); err != nil {
+			return none, err
 		}
 	}
 }

@@ -56,7 +56,11 @@ func jump(name, what, expect string, by func(*rand.Rand) time.Duration) Fault {
 			}
 			d := by(rnd)
 			note.Detail = fmt.Sprintf("%s by %v", name, d.Round(time.Millisecond))
-			return func(context.Context) error { return table.set(pid, 0) }, table.set(pid, d)
+			back := func(context.Context) error { return table.set(pid, 0) }
+			if err := table.set(pid, d); err != nil {
+				return back, err
+			}
+			return back, jumped(ctx, server, d)
 		},
 	}
 }
@@ -71,6 +75,30 @@ func ticking(r *rig.Rig, rnd *rand.Rand) (name string, server *testenv.Redis, lo
 		return lockLinks(r.Spec)[i], r.LockRedis[i], true
 	}
 	return storeLinks(r.Spec)[0], r.StoreRedis, n > 0 && r.LockRedis[0] == r.StoreRedis
+}
+
+// jumped waits until the clock of a server has jumped by d. A *VoidError says that it does not.
+func jumped(ctx context.Context, server *testenv.Redis, d time.Duration) error {
+	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, PoolSize: 1})
+	defer c.Close()
+	var answered bool
+	err := until(ctx, 3*time.Second, "the clock jumps", func() (bool, error) {
+		sent := time.Now()
+		at, err := c.Time(ctx).Result()
+		if err != nil {
+			return false, err
+		}
+		answered = true
+		// It is off by something between at minus now and at minus sent: on a busy machine these are far apart.
+		if d > 0 {
+			return time.Until(at) > d/2, nil
+		}
+		return at.Sub(sent) < d/2, nil
+	})
+	if err != nil && answered && ctx.Err() == nil {
+		return Void("the server's clock does not jump: the library that is to be loaded before all others does not work there")
+	}
+	return err
 }
 
 // pidOf asks a server for its process id.

@@ -23,8 +23,10 @@ func diskFaults() []Fault {
 		What: "the disk of the store is full; later there is room again, and a server that ended is started",
 		Expect: "what could not be written has failed or is unknown, and was not acknowledged; what was acknowledged is " +
 			"there afterwards",
-		Own:  true,
-		Fits: func(s rig.Spec) bool { return s.Store == "redis" || s.Store == "postgres" || s.Store == "sqlite" },
+		// Postgres, if it ends, takes row locks with it.
+		Loses: []history.Loss{history.LosesLocks},
+		Own:   true,
+		Fits:  func(s rig.Spec) bool { return s.Store == "redis" || s.Store == "postgres" || s.Store == "sqlite" },
 		Prepare: func(s *rig.Spec) {
 			if mayMount() {
 				s.SmallDisk = diskSize
@@ -51,6 +53,7 @@ func fillDisk(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fau
 	if err != nil {
 		return nil, err
 	}
+	note.Loses = cutLoses(r.Spec)
 	size, err := fill(f)
 	note.Detail = fmt.Sprintf("%d MB were free", size>>20)
 	stop := func() (int, error) { return 0, nil }

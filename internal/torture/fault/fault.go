@@ -32,19 +32,30 @@ type Fault struct {
 	// Hold is about how long the fault lasts before it is healed; it is drawn from half to one and a half of it.
 	Hold time.Duration
 	// Inject makes the fault, writes into note what it did (Detail, Paused, Killed, Ops, and Loses where it
-	// is less than the fault's), and returns how to heal it, which may write into note too. heal is called once, also after an error of Inject if it is not nil. An error that is
-	// a *VoidError says that this machine cannot make it; any other ends the run as void.
+	// is less than the fault's), and returns how to heal it, which may write into note too. heal is called once,
+	// also after an error of Inject if it is not nil. An error of either that is a *VoidError says that this machine cannot
+	// make it, or that it was made and did nothing: then nothing is lost, and nothing was shown. Any other
+	// ends the run as void.
 	Inject func(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (heal func(context.Context) error, err error)
 }
 
-// VoidError says why a machine cannot make a fault.
+// VoidError says why a machine cannot make a fault, or what it was to do and has not done.
 type VoidError struct{ Why string }
 
 // Error implements error.
-func (e *VoidError) Error() string { return "cannot be made here: " + e.Why }
+func (e *VoidError) Error() string { return "the fault was not made: " + e.Why }
 
 // Void is a *VoidError.
 func Void(format string, args ...any) error { return &VoidError{fmt.Sprintf(format, args...)} }
+
+// atLeastOne is the error of a fault that counts what it does and has done nothing, which the words say: void, as nothing was shown.
+// It is nil where n is not 0, or where ctx, that of Inject, has ended: who was cut short could do nothing.
+func atLeastOne(ctx context.Context, n int, format string, args ...any) error {
+	if n == 0 && ctx.Err() == nil {
+		return Void(format, args...)
+	}
+	return nil
+}
 
 // IsVoid reports whether an error is a *VoidError, or a rig's that says the same.
 func IsVoid(err error) bool {

@@ -58,6 +58,7 @@ func forge(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault)
 	if err != nil {
 		return nil, err
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for range forgers {
@@ -72,9 +73,9 @@ func forge(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault)
 		cancel()
 		all.Wait()
 		note.Ops = append(note.Ops, o.list...)
-		note.Detail = fmt.Sprintf("%d writes, %d of them refused, %d failed, %d unknown", len(o.list),
-			o.count(history.Commit, fencing.Refused), o.count(history.Commit, fencing.Failed), o.count(history.Commit, fencing.Unknown))
-		return nil
+		refused, failed, unknown := o.count(history.Commit, fencing.Refused), o.count(history.Commit, fencing.Failed), o.count(history.Commit, fencing.Unknown)
+		note.Detail = fmt.Sprintf("%d writes, %d of them refused, %d failed, %d unknown", len(o.list), refused, failed, unknown)
+		return atLeastOne(outer, len(o.list)-failed-unknown, "none of %d forged writes was judged by the store", len(o.list))
 	}, nil
 }
 

@@ -40,7 +40,7 @@ func gatewayFaults() []Fault {
 		{
 			Name:   "gateway-restart",
 			What:   "the gateways are restarted one after another, gracefully (SIGTERM)",
-			Expect: "no call is left without an answer by the end of a gateway; clients go on with the next",
+			Expect: "what was under way when a gateway ended is there or not, as a whole, and once; clients go on with the next",
 			Loses:  losesInside, Own: true, Fits: withGateways, Hold: 200 * time.Millisecond,
 			Inject: rollGateways,
 		},

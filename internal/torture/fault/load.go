@@ -31,8 +31,11 @@ func loadFaults() []Fault {
 		{
 			Name:   "herd",
 			What:   "up to 5,000 wait for one lock at once",
-			Expect: "each is granted it in its turn, or is told that it is held still; nobody is left waiting, and the others are served meanwhile",
-			Fits:   anywhere, Hold: 100 * time.Millisecond, Inject: herd,
+			Expect: "each is granted it, or is told that it is held still; nobody is left waiting, and the others are served meanwhile",
+			Fits:   anywhere, Hold: 100 * time.Millisecond,
+			Inject: func(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
+				return herd(ctx, r, rnd, note, herdSize(r.Spec.Lock))
+			},
 		},
 		forged(),
 	}
@@ -55,14 +58,15 @@ func herdSize(lock string) int {
 	return 5000
 }
 
-func herd(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
+// herd has n wait for one lock at once.
+func herd(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault, n int) (healing, error) {
 	access, err := r.Access(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o := newOps("herd", rnd)
 	resource := r.Spec.Client.Prefix + "-" + o.name
-	n := herdSize(r.Spec.Lock)
+	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	began := time.Now()
@@ -73,10 +77,11 @@ func herd(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) 
 	}
 	all.Wait()
 	note.Ops = append(note.Ops, o.list...)
+	granted := o.count(history.Acquire, fencing.Applied)
 	note.Detail = fmt.Sprintf("%d waited, %d were granted it, %d told that it is held, %d attempts failed, %d unknown, in %v", n,
-		o.count(history.Acquire, fencing.Applied), o.count(history.Acquire, fencing.Refused),
+		granted, o.count(history.Acquire, fencing.Refused),
 		o.count(history.Acquire, fencing.Failed), o.count(history.Acquire, fencing.Unknown), time.Since(began).Round(10*time.Millisecond))
-	return none, nil
+	return none, atLeastOne(outer, granted, "none of %d who wanted the lock was granted it", n)
 }
 
 // oneOfMany waits for the lock until he is granted it or his patience is over. What failed he tries again.

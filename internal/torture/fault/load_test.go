@@ -1,6 +1,9 @@
 package fault_test
 
-import "github.com/fencegate/fencegate/internal/torture/history"
+import (
+	"github.com/fencegate/fencegate/internal/torture/fault"
+	"github.com/fencegate/fencegate/internal/torture/history"
+)
 
 // forged: whatever was sent was refused, for more than one reason.
 func (s *scene) forged() {
@@ -27,11 +30,19 @@ func (s *scene) forged() {
 // herd: everybody is answered, and who was granted the lock gave it back.
 func (s *scene) herd() {
 	s.Helper()
-	note := s.make("herd", nil)
-	granted, freed, numbers := 0, 0, map[int64]bool{}
+	const n = 300
+	note := history.Fault{}
+	if _, err := fault.Herd(s.Context(), s.r, s.rnd, &note, n); err != nil {
+		s.Errorf("herd: %v", err)
+	}
+	s.Log(note.Detail)
+	granted, freed, asked, numbers := 0, 0, 0, map[int64]bool{}
 	for _, op := range note.Ops {
 		if op.Outcome == "" || op.Return < op.Call {
 			s.Fatalf("there is no answer: %+v", op)
+		}
+		if op.Kind == history.Acquire {
+			asked++
 		}
 		if op.Kind == history.Acquire && op.Outcome == "applied" {
 			granted++
@@ -42,7 +53,22 @@ func (s *scene) herd() {
 		}
 	}
 	// How many are served in time depends on the machine.
-	if granted < 1 || freed > granted || len(numbers) != granted {
-		s.Errorf("%d were granted the lock, with %d numbers, and %d freed it", granted, len(numbers), freed)
+	if asked < n || granted < 1 || freed > granted || len(numbers) != granted {
+		s.Errorf("%d asked, %d were granted the lock, with %d numbers, and %d freed it", asked, granted, len(numbers), freed)
+	}
+}
+
+// noHerd: a herd that nobody serves shows nothing.
+func (s *scene) noHerd() {
+	s.Helper()
+	g := s.r.Gateways[0]
+	if err := g.Kill(); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := fault.Herd(s.Context(), s.r, s.rnd, &history.Fault{}, 2); !fault.IsVoid(err) {
+		s.Errorf("nobody was granted the lock: got %v, want a *VoidError", err)
+	}
+	if err := g.Start(s.Context()); err != nil {
+		s.Fatal(err)
 	}
 }

@@ -26,10 +26,9 @@ func TestRedisAndPostgres(t *testing.T) {
 	s.operated("evict-holders")
 	s.operated("evict-all-marks")
 	s.redisLosses(history.LosesLocks)
-	s.keysEvicted("counters")
-	s.keysEvicted("locks")
 	s.diskFull()
 	s.herd()
+	s.canceled()
 }
 
 // TestPostgresAndRedis: the same the other way round.
@@ -57,6 +56,9 @@ func TestInTheGateway(t *testing.T) {
 		t.Errorf("gateway-kill: it says %v, want %v", note.Loses, want)
 	}
 	s.diskFull()
+	s.noTransaction()
+	s.noHerd()
+	s.canceled()
 }
 
 func (s *scene) operated(name string) {

@@ -37,7 +37,7 @@ const wireHold = 1200 * time.Millisecond
 
 func (w wire) fault() Fault {
 	return Fault{
-		Name: w.name, What: w.what, Expect: w.expect, Loses: w.loses,
+		Name: w.name, What: w.what, Expect: w.expect, Loses: w.most(),
 		Fits:    func(s rig.Spec) bool { return len(w.on(s)) > 0 },
 		Prepare: withLinks(w.on),
 		Hold:    cmp.Or(w.hold, wireHold),
@@ -49,6 +49,51 @@ func (w wire) fault() Fault {
 			return healLinks(links), w.trouble(links, r, rnd)
 		},
 	}
+}
+
+// losesOn says what is lost where it is on some links: row locks are, at once, with their connections.
+func (w wire) losesOn(s rig.Spec, names []string, ttl time.Duration) []history.Loss {
+	if w.resets(ttl) {
+		return append(slices.Clip(w.loses), wayLoses(s, names)...)
+	}
+	return w.loses
+}
+
+// most is what is lost at most, whatever the rig is.
+func (w wire) most() []history.Loss {
+	if len(w.loses) > 0 {
+		return w.loses
+	}
+	for _, store := range []string{"postgres", "redis"} {
+		s := rig.Spec{Lock: "rowlock", Store: store}
+		if loses := w.losesOn(s, w.on(s), time.Hour); len(loses) > 0 {
+			return loses
+		}
+	}
+	return nil
+}
+
+// resets reports whether it ends connections while leases are trusted that were granted or renewed on them.
+// Where messages vanish this is done when it is healed, after half of the hold at the earliest.
+func (w wire) resets(ttl time.Duration) bool {
+	early := ttl > cmp.Or(w.hold, wireHold)/2
+	for _, way := range []func(time.Duration) link.Trouble{w.requests, w.replies} {
+		if way == nil {
+			continue
+		}
+		if t := way(ttl); t.Cut || t.ResetShare > 0 || (t.Silent || t.HalfOpen) && early {
+			return true
+		}
+	}
+	return false
+}
+
+// wayLoses is cutLoses where connections on some links are cut.
+func wayLoses(s rig.Spec, names []string) []history.Loss {
+	if slices.ContainsFunc(lockLinks(s), func(name string) bool { return slices.Contains(names, name) }) {
+		return cutLoses(s)
+	}
+	return nil
 }
 
 func faults(list ...wire) []Fault {
@@ -66,6 +111,7 @@ func (w wire) links(r *rig.Rig, rnd *rand.Rand, note *history.Fault) ([]*link.Li
 		names = w.some(rnd, names)
 	}
 	note.Detail = strings.Join(names, ", ")
+	note.Loses = w.losesOn(r.Spec, names, ttlOf(r))
 	links := make([]*link.Link, len(names))
 	for i, name := range names {
 		if links[i] = r.Links[name]; links[i] == nil {

@@ -32,6 +32,7 @@ func realNetwork() []Fault {
 func dropped(name, what string, side func(*rand.Rand) string) Fault {
 	return Fault{
 		Name: name, What: what, Expect: lateRefused,
+		Loses:   []history.Loss{history.LosesLocks}, // row locks: on the way to the detour and back connections are cut
 		Fits:    func(s rig.Spec) bool { return len(serverLinks(s)) > 0 },
 		Prepare: withLinks(serverLinks),
 		Hold:    wireHold,
@@ -41,6 +42,7 @@ func dropped(name, what string, side func(*rand.Rand) string) Fault {
 			if l == nil {
 				return nil, fmt.Errorf("the rig has no link to %s: was the fault prepared?", name)
 			}
+			note.Loses = wayLoses(r.Spec, []string{name})
 			d, err := newDetour(ctx, r.Server(name))
 			if err != nil {
 				return nil, err

@@ -3,6 +3,7 @@ package fault
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/http"
@@ -116,6 +117,7 @@ func flap() Fault {
 	}
 	f := w.fault()
 	f.Inject = func(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
+		outer := ctx
 		links, err := w.links(r, rnd, note)
 		if err != nil {
 			return nil, err
@@ -128,9 +130,9 @@ func flap() Fault {
 			return err == nil, err
 		})
 		return func(ctx context.Context) error {
-			_, err := stop()
+			n, err := stop()
 			_ = heal(ctx)
-			return err
+			return cmp.Or(err, atLeastOne(outer, n, "no connection was cut"))
 		}, nil
 	}
 	return f

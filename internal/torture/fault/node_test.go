@@ -47,6 +47,7 @@ func TestRedlock(t *testing.T) {
 	for range 4 { // it is always the same node, or there would be no majority
 		s.make("redlock-node-empty", are(1, redlock.NodeQuarantine))
 	}
+	s.canceled()
 }
 
 func TestGateways(t *testing.T) {

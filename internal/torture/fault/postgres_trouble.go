@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,11 @@ func terminateBackends(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *hi
 		ended += n
 		return err == nil, err
 	})
-	return func(ctx context.Context) error {
+	return func(clean context.Context) error {
 		_, err := stop()
-		hangUp(ctx, c)
+		hangUp(clean, c)
 		note.Detail = fmt.Sprintf("%d backends", ended)
-		return err
+		return cmp.Or(err, atLeastOne(ctx, ended, "there was no backend to be terminated"))
 	}, nil
 }
 
@@ -45,7 +46,7 @@ func cancelSyncWait() Fault {
 		Own: true, Fits: inPostgres, Hold: time.Second,
 		Prepare: func(s *rig.Spec) { s.LockStandby, s.StoreStandby = maxStandby(*s, rig.Sync) },
 		Inject: func(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
-			standby := r.PostgresStandby
+			outer, standby := ctx, r.PostgresStandby
 			if standby == nil {
 				return nil, errors.New("the Postgres has no standby")
 			}
@@ -68,7 +69,7 @@ func cancelSyncWait() Fault {
 				_, err := stop()
 				hangUp(ctx, c)
 				note.Detail = fmt.Sprintf("%d waits canceled", canceled)
-				return errors.Join(err, r.Try(standby.Resume))
+				return cmp.Or(errors.Join(err, r.Try(standby.Resume)), atLeastOne(outer, canceled, "no commit waited for the standby"))
 			}, nil
 		},
 	}
@@ -154,6 +155,7 @@ func lockTable(ctx context.Context, r *rig.Rig, _ *rand.Rand, _ *history.Fault) 
 }
 
 func deadlocks(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
+	outer := ctx
 	before, err := countDeadlocks(ctx, r)
 	if err != nil {
 		return nil, err
@@ -170,9 +172,14 @@ func deadlocks(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fa
 		for _, stop := range stops {
 			_, _ = stop() // its transactions may all have been victims
 		}
+		// A backend tells the others of its deadlocks a little later, when it is idle.
+		_ = until(ctx, time.Second, "", func() (bool, error) {
+			after, err := countDeadlocks(ctx, r)
+			return after > before, err
+		})
 		after, err := countDeadlocks(ctx, r)
 		note.Detail = fmt.Sprintf("%d deadlocks", after-before)
-		return err
+		return cmp.Or(err, atLeastOne(outer, after-before, "there was no deadlock"))
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -40,12 +41,17 @@ func evictKeys(name, kind string, loses []history.Loss, what, expect string) Fau
 		Inject: func(ctx context.Context, r *rig.Rig, _ *rand.Rand, note *history.Fault) (healing, error) {
 			s := redisServers(r)[0]
 			n := 0
-			err := s.ask(func(c *redis.Client) (err error) {
-				n, err = deleteKeys(ctx, c, r.Spec.Client.Prefix, kind)
-				return err
+			err := s.ask(func(c *redis.Client) error {
+				for end := time.Now().Add(2 * time.Second); ; wait(ctx, 5*time.Millisecond) {
+					more, err := deleteKeys(ctx, c, r.Spec.Client.Prefix, kind)
+					n += more
+					if n > 0 || err != nil || time.Now().After(end) {
+						return err
+					}
+				}
 			})
 			note.Detail = fmt.Sprintf("%d keys", n)
-			return none, err
+			return none, cmp.Or(err, atLeastOne(ctx, n, "there was no %s to be evicted", kind))
 		},
 	}
 }

@@ -222,14 +222,3 @@ func (s *scene) redisLosses(loss history.Loss) {
 		}
 	}
 }
-
-// keysEvicted: perhaps nobody holds a lock at a moment, but not always.
-func (s *scene) keysEvicted(kind string) {
-	s.Helper()
-	for range 20 {
-		if !strings.HasPrefix(s.make("redis-evict-"+kind, nil).Detail, "0 ") {
-			return
-		}
-	}
-	s.Errorf("no %s were evicted", kind)
-}

@@ -32,7 +32,7 @@ func slowSync(name string, fits func(rig.Spec) bool, env func(*rig.Spec) *[]stri
 		Own: true, Fits: fits, Hold: 1500 * time.Millisecond,
 		// After an error the servers start without the library, and Inject says why.
 		Prepare: func(s *rig.Spec) { _ = prepareSlowSync(env(s)) },
-		Inject: func(_ context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
+		Inject: func(ctx context.Context, r *rig.Rig, rnd *rand.Rand, note *history.Fault) (healing, error) {
 			if had := *env(&r.Spec); !preloaded(had) {
 				if err := prepareSlowSync(&had); err != nil {
 					return nil, err // as it was before the servers were started
@@ -46,9 +46,25 @@ func slowSync(name string, fits func(rig.Spec) bool, env func(*rig.Spec) *[]stri
 			delay := about(rnd, 40*time.Millisecond)
 			note.Detail = fmt.Sprintf("%s, by %v", what, delay.Round(time.Millisecond))
 			path := filepath.Join(dataDir(dir), slowSyncFile)
-			heal := func(context.Context) error { return os.Remove(path) }
-			// The server's user must be able to read it.
-			return heal, os.WriteFile(path, []byte(strconv.Itoa(int(delay.Milliseconds()))), 0o644) //nolint:gosec // see above
+			done := path + "-done"
+			heal := func(context.Context) error {
+				slowed, err := os.Stat(done)
+				if err = errors.Join(err, os.Remove(path), os.Remove(done)); err != nil {
+					return err
+				}
+				note.Detail += fmt.Sprintf(", %d times", slowed.Size())
+				return atLeastOne(ctx, int(slowed.Size()), "no fsync of the server was slow: the library does not work there, or nothing was written")
+			}
+			// The server's user must be able to write the one and read the other.
+			err := errors.Join(os.WriteFile(done, nil, 0o600), os.Chmod(done, 0o666)) //nolint:gosec // see above
+			if err == nil {
+				err = os.WriteFile(path, []byte(strconv.Itoa(int(delay.Milliseconds()))), 0o644) //nolint:gosec // see above
+			}
+			if err != nil {
+				_, _ = os.Remove(path), os.Remove(done) // perhaps they are not there
+				return nil, err
+			}
+			return heal, nil
 		},
 	}
 }
@@ -80,7 +96,8 @@ func preloaded(env []string) bool {
 	return slices.ContainsFunc(strings.Split(last, ":"), func(path string) bool { return filepath.Base(path) == slowSyncLibrary })
 }
 
-// slowSyncFile is the name of the file that says how many milliseconds each fsync takes longer.
+// slowSyncFile is the name of the file that says how many milliseconds each fsync takes longer. Another one, "-done" after
+// its name, grows by a byte with each fsync that did.
 const slowSyncFile = "torture-slow-fsync"
 
 // dataDir is where a server of testenv works.

@@ -37,6 +37,7 @@ type Op struct {
 	Forged   bool    `json:"forged,omitempty"` // sent with a token that nobody was granted, or that is known to have ended: must not be applied
 	Replayed bool    `json:"replayed,omitempty"`
 	Until    int64   `json:"until,omitempty"` // Acquire, Release: until when the lease was trusted
+	Left     bool    `json:"left,omitempty"`  // Acquire: nobody renews it, and it is left, or kept beyond its end, on purpose
 	Lost     bool    `json:"lost,omitempty"`  // Release: the lease had told its holder that it is lost
 	Freed    bool    `json:"freed,omitempty"` // Release: as answered
 	Outcome  string  `json:"out,omitempty"`   // applied, refused, failed, unknown; empty while there is no answer
@@ -100,6 +101,7 @@ type Fault struct {
 	Paused    []int  `json:"paused,omitempty"` // the processes that were stopped from Injected to Heal
 	Killed    []int  `json:"killed,omitempty"`
 	Void      string `json:"void,omitempty"` // why this machine cannot make it
+	Cut       bool   `json:"cut,omitempty"`  // the run ended before everybody could be served again: Recovered says nothing
 	Ops       []Op   `json:"-"`              // calls that the fault made itself, such as forged ones: they become the history's
 }
 
@@ -111,19 +113,34 @@ type Leak struct {
 	Text  string `json:"text,omitempty"`
 }
 
+// Draw is a number that the lock store has drawn for a grant, as a direct client heard of it: before the stores that are
+// bound to the issuer had a say. Most become an Acquire's.
+type Draw struct {
+	Process int   `json:"p"`
+	Call    int64 `json:"call"`
+	Return  int64 `json:"ret"`
+	Token   Token `json:"token"`
+}
+
 // History is a run.
 type History struct {
 	Began, Ended int64
 	Ops          []Op // by Call
+	Draws        []Draw
 	Faults       []Fault
 	Initial      []Cell // what was seeded
 	Final        []Cell // all records of all groups after the end, and the rows of the tables
+	FinalRead    bool   // Final was read, all of it; else it is empty
 	Leaks        []Leak
+	// Direct: no call is sent more than once by itself, as the gateway's client does with commits that have a
+	// key. Then a Replayed answer tells that an earlier attempt was applied; else it may be its own.
+	Direct bool
 }
 
 // Line is one line of a client's standard output: exactly one field is set.
 type Line struct {
 	Op    *Op    `json:"op,omitempty"`
+	Draw  *Draw  `json:"draw,omitempty"`
 	Leak  *Leak  `json:"leak,omitempty"`  // after the end
 	Ready bool   `json:"ready,omitempty"` // it serves its seats from now on
 	Done  bool   `json:"done,omitempty"`  // everything is written down and closed

@@ -48,7 +48,7 @@ func unfinished(f *os.File) (bool, error) {
 	return last[0] != '\n', nil
 }
 
-// Load reads a record. A line that was cut off, as by a full disk or a kill, is left out and
+// Load reads a record. A line that is there twice, as after a merge of two branches, is one run. A line that was cut off, as by a full disk or a kill, is left out and
 // warned of; any other line that is no run is an error that names it. A file that is not there is
 // an empty record.
 func Load(path string) (runs []Run, warnings []string, err error) {
@@ -60,12 +60,14 @@ func Load(path string) (runs []Run, warnings []string, err error) {
 		return nil, nil, err
 	}
 	number := 0
+	seen := map[string]bool{}
 	for line := range bytes.Lines(text) {
 		number++
 		line = bytes.TrimSpace(line)
-		if len(line) == 0 {
+		if len(line) == 0 || seen[string(line)] {
 			continue
 		}
+		seen[string(line)] = true
 		var r Run
 		switch err := json.Unmarshal(line, &r); {
 		case err != nil && cutOff(line):

@@ -61,7 +61,9 @@ func TestTornLine(t *testing.T) {
 		if cut%100 != 0 {
 			continue
 		}
-		appendRun(t, path, r)
+		other := r
+		other.Seed++
+		appendRun(t, path, other)
 		if runs, warnings, err := report.Load(path); err != nil || len(runs) != 2 || len(warnings) != wantWarnings {
 			t.Fatalf("cut at %d and appended: %d runs, warnings %v, %v", cut, len(runs), warnings, err)
 		}
@@ -89,7 +91,9 @@ func TestAppendTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record.jsonl")
 	r, _, _ := broken()
 	var wg sync.WaitGroup
-	for range 20 {
+	for i := range 20 {
+		r := r
+		r.Seed = uint64(i)
 		wg.Go(func() {
 			if err := report.Append(path, r); err != nil {
 				t.Error(err)
@@ -99,5 +103,20 @@ func TestAppendTogether(t *testing.T) {
 	wg.Wait()
 	if runs, warnings, err := report.Load(path); err != nil || len(runs) != 20 || len(warnings) > 0 {
 		t.Errorf("%d runs, %v, %v", len(runs), warnings, err)
+	}
+}
+
+// TestSameLineTwice: a merge of two branches may leave a line twice, which is one run.
+func TestSameLineTwice(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "record.jsonl")
+	r, _, _ := sample()
+	other := r
+	other.Seed++
+	for _, r := range []report.Run{r, other, r, other, r} {
+		appendRun(t, path, r)
+	}
+	if runs, warnings, err := report.Load(path); err != nil || len(warnings) > 0 || !reflect.DeepEqual(runs, []report.Run{r, other}) {
+		t.Errorf("%d runs, %v, %v, want 2", len(runs), warnings, err)
 	}
 }

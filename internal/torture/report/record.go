@@ -36,8 +36,10 @@ type Run struct {
 	Duration  time.Duration `json:"duration"`
 	Injected  int           `json:"injected"` // faults that were made
 	Verdict   string        `json:"verdict"`
-	Why       string        `json:"why,omitempty"`  // of void and violated
-	Args      []string      `json:"args,omitempty"` // the command that repeats it
+	Why       string        `json:"why,omitempty"` // of void and violated
+	// CannotBeMade says that the machine cannot make the fault: the run is void, and that is nobody's fault.
+	CannotBeMade bool     `json:"cannot,omitempty"`
+	Args         []string `json:"args,omitempty"` // the command that repeats it
 	check.Figures
 	Violations []check.Violation `json:"violations,omitempty"`
 }

@@ -68,7 +68,7 @@ func sample() (report.Run, *history.History, check.Result) {
 		Args: []string{"fencegate-torture", "run", "--lock", "redis", "--store", "postgres", "--faults", "redis-kill", "--seed", "42"},
 		Figures: check.Figures{
 			Ops: 11_000, Applied: 10_000, Refused: 700, Failed: 100, Unknown: 200, Grants: 2_500, Takeovers: 311, PausedTakeovers: 120,
-			StaleRefused: 412, ForgedRefused: 33, Ambiguous: 44, Resolved: 43, Histories: 40,
+			StaleRefused: 412, SupersededRefused: 400, ForgedRefused: 33, Ambiguous: 44, Resolved: 43, Histories: 40, Searched: 39,
 			Recoveries: []time.Duration{180 * time.Millisecond, 650 * time.Millisecond, 300 * time.Millisecond},
 		},
 	}

@@ -100,9 +100,9 @@ func figures(r Run, h *history.History) []figure {
 	list := []figure{
 		{"operations", count(f.Ops), fmt.Sprintf("%s applied, %s refused, %s failed, %s unknown", count(f.Applied), count(f.Refused), count(f.Failed), count(f.Unknown))},
 		{"grants", count(f.Grants), fmt.Sprintf("%s taken over, %s of them from stopped processes", count(f.Takeovers), count(f.PausedTakeovers))},
-		{"stale writes", count(f.StaleRefused), fmt.Sprintf("refused by the fence, and %s forged or replayed tokens", count(f.ForgedRefused))},
+		{"stale writes", count(f.StaleRefused), fmt.Sprintf("refused by the fence: %s; and %s forged or replayed tokens", staleKinds(f), count(f.ForgedRefused))},
 		{"ambiguous", count(f.Ambiguous), fmt.Sprintf("commits, of which %s were resolved under their key", count(f.Resolved))},
-		{"histories", count(f.Histories), fmt.Sprintf("checked for linearizability, %s undecided", count(f.Undecided))},
+		{"histories", count(f.Histories), fmt.Sprintf("checked for linearizability, %s of them by a search, %s undecided", count(f.Searched), count(f.Undecided))},
 		{"faults", count(r.Injected), kindsOf(faults)},
 		{"recovery", "-", "none was measured"},
 		{"left over", count(f.Leaks), "goroutines, connections, waiters, locks"},

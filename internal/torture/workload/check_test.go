@@ -34,7 +34,7 @@ func TestChecked(t *testing.T) {
 				if what == "careless" {
 					until = passed
 				}
-				h := &history.History{Began: history.Now()}
+				h := &history.History{Began: history.Now(), FinalRead: true}
 				b, initial, final := work(t, w.Name(), open(t), options, 1500*time.Millisecond, until)
 				h.Ended, h.Initial, h.Final, h.Ops = history.Now(), initial, final, b.all()
 				got := check.Check(h, nil)

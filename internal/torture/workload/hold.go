@@ -47,12 +47,14 @@ func (t *turn) acquire(ctx context.Context) *hold {
 	return h
 }
 
-// grant takes the locks from the issuer itself: nobody renews them, and nobody tells when they have ended. nil where it got none.
+// grant takes the locks from the issuer itself: nobody renews them, and nobody tells when they have ended: its acts
+// leave them, or work beyond their end. nil where it got none.
 func (t *turn) grant(ctx context.Context) *hold {
 	ctx, cancel := context.WithTimeout(ctx, t.Wait+t.Call)
 	defer cancel()
 	h := &hold{}
 	op := t.op(history.Acquire)
+	op.Left = true
 	err := t.call(&op, func() error {
 		end := time.Now().Add(t.Wait)
 		for _, r := range t.resources { // in sorted order, as everybody takes them

@@ -10,7 +10,8 @@
 //	bank      two resources R-a and R-b, group R-a. Record "balance" in each (a counter). Lock both, read
 //	          both, move a random amount in one commit (puts of both). Their sum stays 1000.
 //	set       one resource. Put a new record "e.<op id>" each turn.
-//	coupon    one resource. Counter "stock" from 1,000,000. One commit with a key: Add(stock, -1, min 0)
+//	coupon    one resource. Counter "stock" from 1,000,000; from 60 in every third group (2, 5, 8, ...), so that it
+//	          runs out and the data refuses under a key. One commit with a key: Add(stock, -1, min 0)
 //	          and Put("receipt.<key>"). An unknown outcome is asked again under the key until it is
 //	          known, with a later token if need be. Through a gateway some are one-call commits (Once).
 //	task      one resource. Records "left" and "right" are put to one and the same value in a
@@ -39,6 +40,7 @@
 //
 // # How it is written down
 //
+// Acquire is Left where the turn takes the lock from the issuer, to leave it or to work beyond its end.
 // Release is Freed where Lease.Release returned nil. A transaction of table is written down three times
 // under its ID: before it begins, with nothing in it; before COMMIT is sent, with Cells and Writes (the audit's place is known by
 // then); and after the answer. One that was left without Writes surely did nothing.

@@ -1,5 +1,6 @@
 /* Makes fsync and fdatasync slow while there is a file "torture-slow-fsync" in the working directory, which
- * says by how many milliseconds. Loaded by LD_PRELOAD. */
+ * says by how many milliseconds. Each that was slow adds a byte to the file "torture-slow-fsync-done", if there is
+ * one. Loaded by LD_PRELOAD. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,11 @@ static void slow(void)
 			long ms = strtol(text, NULL, 10);
 			struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 			nanosleep(&t, NULL);
+			fd = (int)syscall(SYS_openat, AT_FDCWD, "torture-slow-fsync-done", O_WRONLY | O_APPEND | O_CLOEXEC);
+			if (fd >= 0) {
+				syscall(SYS_write, fd, "x", 1);
+				syscall(SYS_close, fd);
+			}
 		}
 	}
 	errno = old;

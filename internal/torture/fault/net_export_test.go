@@ -1,4 +1,0 @@
-package fault
-
-// Repeatable is repeatable.
-var Repeatable = repeatable

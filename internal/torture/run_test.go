@@ -1,0 +1,204 @@
+package torture_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/internal/torture"
+	"github.com/fencegate/fencegate/internal/torture/client"
+	"github.com/fencegate/fencegate/internal/torture/report"
+	"github.com/fencegate/fencegate/internal/torture/rig"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "client" {
+		if err := client.Main(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	testenv.Main(m)
+}
+
+// small is a run that a busy machine can make, too.
+func small(faults ...string) torture.Config {
+	c := torture.Config{
+		Rig:    rig.Spec{Lock: "redis", Store: "redis", Processes: 2},
+		Faults: faults, Workloads: []string{"register", "coupon"}, Duration: time.Second, Seed: 1,
+	}
+	c.Rig.Client.Seats, c.Rig.Client.Groups, c.Rig.Client.TTL = 4, 2, 500*time.Millisecond
+	c.Rig.Client.Late = 1
+	return c
+}
+
+// TestRun: a run works, makes its fault, recovers, and is judged.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	var phases []string
+	out, err := torture.Run(t.Context(), small("client-pause"), func(p torture.Progress) {
+		if !slices.Contains(phases, p.Doing) {
+			phases = append(phases, p.Doing)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := out.Run
+	if r.Verdict != report.Held || r.Why != "" {
+		t.Errorf("%s: %s", r.Verdict, r.Why)
+	}
+	if r.Injected == 0 || len(r.Recoveries) != r.Injected || r.Ops < 100 || r.Histories != 4 || !out.History.FinalRead {
+		t.Errorf("got %+v", r)
+	}
+	for _, f := range out.History.Faults {
+		if f.From > f.Injected || f.Injected > f.Heal || f.Heal > f.To || f.To > f.Recovered || len(f.Paused) == 0 || f.Cut {
+			t.Errorf("the fault is not in order: %+v", f)
+		}
+	}
+	if !slices.Contains(phases, "client-pause") {
+		t.Errorf("was told of %q", phases)
+	}
+	answered := 0
+	for _, op := range out.History.Ops {
+		if op.Return != 0 {
+			answered++
+		}
+	}
+	if answered < len(out.History.Ops)*9/10 {
+		t.Errorf("%d of %d calls have an answer", answered, len(out.History.Ops))
+	}
+}
+
+// TestVoid: a fault that this machine cannot make leaves a void run, which says why.
+func TestVoid(t *testing.T) {
+	t.Parallel()
+	server := filepath.Join(t.TempDir(), "fencegate")
+	if out, err := exec.Command("go", "build", "-o", server, "../../cmd/fencegate").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c := small("gateway-old-and-new") // and no older build is given
+	c.Rig.Gateways, c.Rig.Server, c.Rig.Store, c.Workloads = 2, server, "postgres", []string{"register"}
+	out, err := torture.Run(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := out.Run; r.Verdict != report.Void || !r.CannotBeMade || !strings.Contains(r.Why, "older") && !strings.Contains(r.Why, "earlier") {
+		t.Errorf("got %s: %s", r.Verdict, r.Why)
+	}
+}
+
+// TestNothingToHold: a run without a refusal, a takeover or an unknown outcome shows nothing.
+func TestNothingToHold(t *testing.T) {
+	t.Parallel()
+	c := small()
+	c.Rig.Client.Late, c.Rig.Client.Odd, c.Rig.Client.TTL = 0, 1e-9, time.Minute
+	out, err := torture.Run(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := out.Run; r.Verdict != report.Void || !strings.Contains(r.Why, "nothing to hold") {
+		t.Errorf("got %s: %s (%d taken over, %d refused, %d unknown)", r.Verdict, r.Why, r.Takeovers, r.StaleRefused, r.Unknown)
+	}
+}
+
+// TestInterrupted: a run that is cut short is healed, read and judged, and counts for nothing.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := small("client-pause")
+	c.Duration = time.Hour
+	out, err := torture.Run(ctx, c, func(p torture.Progress) {
+		if p.Doing == "client-pause" {
+			cancel()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := out.Run; r.Verdict != report.Void || r.Why != "interrupted" || !out.History.FinalRead {
+		t.Errorf("got %s: %s", r.Verdict, r.Why)
+	}
+}
+
+// TestConfig: what is wrong is told before anything is started.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*torture.Config){
+		"lock":      func(c *torture.Config) { c.Rig.Lock = "zookeeper" },
+		"store":     func(c *torture.Config) { c.Rig.Store = "" },
+		"gateways":  func(c *torture.Config) { c.Rig.Lock = "memory" },
+		"fault":     func(c *torture.Config) { c.Faults = []string{"meteor"} },
+		"unfit":     func(c *torture.Config) { c.Faults = []string{"postgres-kill"} },
+		"workload":  func(c *torture.Config) { c.Workloads = []string{"sleep"} },
+		"table":     func(c *torture.Config) { c.Workloads = []string{"table"} },
+		"duration":  func(c *torture.Config) { c.Duration = time.Millisecond },
+		"ttl":       func(c *torture.Config) { c.Rig.Client.TTL = time.Microsecond },
+		"seats":     func(c *torture.Config) { c.Rig.Client.Seats = -1 },
+		"few seats": func(c *torture.Config) { c.Rig.Client.Seats, c.Rig.Processes = 1, 1 },
+		"late":      func(c *torture.Config) { c.Rig.Client.Late = 1.5 },
+		"hold":      func(c *torture.Config) { c.Rig.Client.Hold = time.Hour },
+		"destroys": func(c *torture.Config) {
+			c.Rig.RedisURL = "redis://127.0.0.1:1/0"
+			c.Faults = []string{"redis-flushall"}
+		},
+		"own": func(c *torture.Config) {
+			c.Rig.RedisURL = "redis://127.0.0.1:1/0"
+			c.Faults = []string{"redis-kill"}
+			c.Allow = true
+		},
+	} {
+		c := small()
+		change(&c)
+		err := c.Check()
+		var invalid *fencing.InvalidError
+		if !errors.As(err, &invalid) || invalid.Allowed == "" {
+			t.Errorf("%s: got %v, want an *InvalidError that says what is allowed", name, err)
+		}
+		if _, ran := torture.Run(t.Context(), c, nil); ran == nil || ran.Error() != err.Error() {
+			t.Errorf("%s: Run says %v", name, ran)
+		}
+	}
+	c := small()
+	if err := c.Check(); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+}
+
+// TestCells: every fault has a cell, and a draw leaves so many of each.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	all := torture.Cells()
+	count := map[string]int{}
+	for _, c := range all {
+		count[c.Fault]++
+	}
+	if len(count) < 30 || len(all) < 100 {
+		t.Errorf("got %d kinds of faults in %d cells, want 30 in 100", len(count), len(all))
+	}
+	drawn := torture.Draw(all, 2, 7)
+	again := torture.Draw(all, 2, 7)
+	got := map[string]int{}
+	for i, c := range drawn {
+		got[c.Fault]++
+		if again[i].Name() != c.Name() {
+			t.Errorf("the same seed draws %s and %s", c.Name(), again[i].Name())
+		}
+	}
+	for f, n := range count {
+		if got[f] != min(n, 2) {
+			t.Errorf("%s: %d of %d cells", f, got[f], n)
+		}
+	}
+}
