@@ -156,7 +156,7 @@ cells: build | bin/old-$(OLD)/fencegate
 
 proof: model ## real faults, checked histories, planted bugs, simulation: the short form (25 minutes)
 	$(GO) test -count=1 ./internal/sim -seeds $(SEEDS)
-	@$(MAKE) --no-print-directory cells CELLS="--per-fault 2 --parallel 3"
+	@$(MAKE) --no-print-directory cells CELLS="--per-fault 2 --parallel 2"
 	$(MEMORY) FENCEGATE_TEST_REQUIRE=1 $(GO) run ./internal/sabotage -only torture
 
 torture: ## every fault on every lock and store, for DURATION each (30s): hours

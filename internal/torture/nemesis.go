@@ -79,7 +79,8 @@ func (n *nemesis) make(ctx context.Context, f fault.Fault) error {
 	heal, err := f.Inject(ctx, n.rig, n.rand, &note)
 	note.Injected = history.Now()
 	if err == nil {
-		pause(ctx, f.Hold/2+time.Duration(n.rand.Int64N(int64(f.Hold)+1)))
+		// What is made for the usual leases is to outlast longer ones, too.
+		pause(ctx, max(0, n.rig.Spec.Client.TTL-DefaultTTL)+f.Hold/2+time.Duration(n.rand.Int64N(int64(f.Hold)+1)))
 	}
 	note.Heal = history.Now()
 	if heal != nil {
@@ -108,7 +109,7 @@ func (n *nemesis) make(ctx context.Context, f fault.Fault) error {
 		note.Cut = true
 		n.notes = append(n.notes, note)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the run was cut short: that is why
 		}
 		return err
 	}

@@ -184,7 +184,7 @@ func (r *run) final(ctx context.Context) (all []history.Cell, err error) {
 
 // each does something for every group, some at once.
 func (r *run) each(ctx context.Context, do func(context.Context, workload.Access, workload.Workload, []string) error) error {
-	const atOnce = 8
+	const atOnce = 4 // a row lock takes a connection, and the parent has few
 	access, err := r.rig.Access(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -48,7 +49,7 @@ func (r *run) verdict(started time.Time, out *Outcome, void error) report.Run {
 
 // onlyVoid reports whether all that went wrong is that the machine cannot make the fault.
 func onlyVoid(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each part is looked at
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, part := range joined.Unwrap() {
 			if !onlyVoid(part) {
 				return false
@@ -79,7 +80,7 @@ func version() string {
 // machine is what the run took place on.
 func machine() string {
 	parts := []string{fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
-	if out, err := exec.Command("redis-server", "--version").Output(); err == nil {
+	if out, err := exec.CommandContext(context.Background(), "redis-server", "--version").Output(); err == nil {
 		if _, v, ok := strings.Cut(string(out), "v="); ok {
 			v, _, _ = strings.Cut(v, " ")
 			parts = append(parts, "Redis "+v)

@@ -107,15 +107,16 @@ func (t *turn) renew(ctx context.Context, tokens []fencing.Token, clean bool) {
 func (t *turn) reenter(ctx context.Context, h *hold) {
 	lease := h.leases[t.Rand.IntN(len(h.leases))]
 	op := t.op(history.Reenter)
-	op.Tokens = written([]fencing.Token{lease.Token()})
+	outer := lease.Token() // as it was: a re-entry that changes it is what is looked for
+	op.Tokens = written([]fencing.Token{outer})
 	_ = t.call(&op, func() error {
 		inside, cancel := context.WithTimeout(lease.Context(), t.Call)
 		defer cancel()
-		again, err := t.Locker.Acquire(inside, lease.Token().Resource)
+		again, err := t.Locker.Acquire(inside, outer.Resource)
 		if err != nil {
 			return err
 		}
-		op.Tokens = written([]fencing.Token{lease.Token(), again.Token()})
+		op.Tokens = written([]fencing.Token{outer, again.Token()})
 		return again.Release(ctx)
 	})
 }
