@@ -176,6 +176,41 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestProof: every cell is told of once, and one that could not be run is run once more, after the others.
+func TestProof(t *testing.T) {
+	t.Parallel()
+	good := small().Rig
+	good.Client.Groups = 1
+	bad := rig.Spec{Lock: "memory", Store: "sqlite", Gateways: 1} // there is no such server
+	var again []string
+	done := map[string]int{}
+	err := torture.Proof(t.Context(), torture.ProofConfig{
+		Cells:    []torture.Cell{{Fault: "client-pause", Rig: bad}, {Fault: "client-pause", Rig: good}},
+		Duration: time.Second, Parallel: 2, Server: "/nowhere/fencegate", Args: []string{"program"},
+		Again: func(c torture.Cell, why string) {
+			if why == "" {
+				t.Errorf("%s is run once more for no reason", c.Name())
+			}
+			again = append(again, c.Rig.Lock)
+		},
+		Done: func(n, of int, c torture.Cell, out *torture.Outcome, err error) {
+			done[c.Rig.Lock]++
+			if n != len(done) || of != 2 {
+				t.Errorf("%s is the %d. of %d", c.Name(), n, of)
+			}
+			switch {
+			case c.Rig.Lock == "memory" && err == nil:
+				t.Errorf("%s was run: %s", c.Name(), out.Run.Verdict)
+			case c.Rig.Lock == "redis" && (err != nil || out.Run.Verdict != report.Held || out.Run.Args[0] != "program"):
+				t.Errorf("%s: %v", c.Name(), err)
+			}
+		},
+	})
+	if err != nil || !slices.Equal(again, []string{"memory"}) || done["memory"] != 1 || done["redis"] != 1 {
+		t.Errorf("got %v, %q once more, %v done", err, again, done)
+	}
+}
+
 // TestCells: every fault has a cell, and a draw leaves so many of each.
 func TestCells(t *testing.T) {
 	t.Parallel()
