@@ -49,8 +49,12 @@ func TestOnlyVoid(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{void, true}, {fmt.Errorf("healing: %w", void), true}, {errors.Join(void, nil, void), true},
-		{other, false}, {errors.Join(void, other), false}, {errors.Join(other, void), false},
+		{void, true},
+		{fmt.Errorf("healing: %w", void), true},
+		{errors.Join(void, nil, void), true},
+		{other, false},
+		{errors.Join(void, other), false},
+		{errors.Join(other, void), false},
 	} {
 		if got := torture.OnlyVoid(c.err); got != c.want {
 			t.Errorf("%v: got %v, want %v", c.err, got, c.want)
