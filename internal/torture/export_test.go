@@ -13,5 +13,8 @@ func Recovering(since int64, groups []string, clients []int, ops ...history.Op) 
 	return r.awaited()
 }
 
-// OnlyVoid is onlyVoid.
-var OnlyVoid = onlyVoid
+// OnlyVoid is onlyVoid, Judge is judge.
+var (
+	OnlyVoid = onlyVoid
+	Judge    = judge
+)

@@ -15,6 +15,7 @@ import (
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/internal/torture"
+	"github.com/fencegate/fencegate/internal/torture/check"
 	"github.com/fencegate/fencegate/internal/torture/client"
 	"github.com/fencegate/fencegate/internal/torture/report"
 	"github.com/fencegate/fencegate/internal/torture/rig"
@@ -98,17 +99,32 @@ func TestVoid(t *testing.T) {
 	}
 }
 
-// TestNothingToHold: a run without a refusal, a takeover or an unknown outcome shows nothing.
-func TestNothingToHold(t *testing.T) {
+// TestJudge: a violation stands whatever else happened, and a run that shows nothing is void.
+func TestJudge(t *testing.T) {
 	t.Parallel()
-	c := small()
-	c.Rig.Client.Late, c.Rig.Client.Odd, c.Rig.Client.TTL = 0, 1e-9, time.Minute
-	out, err := torture.Run(t.Context(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := out.Run; r.Verdict != report.Void || !strings.Contains(r.Why, "nothing to hold") {
-		t.Errorf("got %s: %s (%d taken over, %d refused, %d unknown)", r.Verdict, r.Why, r.Takeovers, r.StaleRefused, r.Unknown)
+	quiet := check.Figures{Ops: 100, Histories: 4}
+	refused, undecided := quiet, quiet
+	refused.StaleRefused = 1
+	undecided.StaleRefused, undecided.Undecided = 1, 2
+	broken := []check.Violation{{Check: "register", Text: "went back"}}
+	for name, c := range map[string]struct {
+		run  report.Run
+		void error
+		want string
+		why  string
+	}{
+		"held":                            {report.Run{Figures: refused}, nil, report.Held, ""},
+		"nothing to hold":                 {report.Run{Figures: quiet}, nil, report.Void, "nothing to hold"},
+		"forged numbers have no refusals": {report.Run{Figures: quiet, Faults: []string{"forged"}, Injected: 1}, nil, report.Held, ""},
+		"no fault was made":               {report.Run{Figures: refused, Faults: []string{"client-pause"}}, nil, report.Void, "no fault was made"},
+		"undecided":                       {report.Run{Figures: undecided}, nil, report.Void, "2 histories"},
+		"cut short":                       {report.Run{Figures: refused}, errors.New("interrupted"), report.Void, "interrupted"},
+		"violated, though cut short":      {report.Run{Figures: quiet, Violations: broken}, errors.New("interrupted"), report.Violated, "went back"},
+	} {
+		torture.Judge(&c.run, c.void)
+		if c.run.Verdict != c.want || !strings.Contains(c.run.Why, c.why) || (c.why == "") != (c.run.Why == "") {
+			t.Errorf("%s: got %s: %q, want %s with %q", name, c.run.Verdict, c.run.Why, c.want, c.why)
+		}
 	}
 }
 

@@ -28,6 +28,12 @@ func (r *run) verdict(started time.Time, out *Outcome, void error) report.Run {
 			rec.Injected++
 		}
 	}
+	judge(&rec, void)
+	return rec
+}
+
+// judge sets the verdict of a run from its figures, and from what kept it from being one.
+func judge(rec *report.Run, void error) {
 	// What the checkers found stands, however the run ended.
 	switch {
 	case len(rec.Violations) > 0:
@@ -35,16 +41,15 @@ func (r *run) verdict(started time.Time, out *Outcome, void error) report.Run {
 		rec.Why = fmt.Sprintf("%d violations, the first: %s: %s", len(rec.Violations), rec.Violations[0].Check, rec.Violations[0].Text)
 	case void != nil:
 		rec.Verdict, rec.Why, rec.CannotBeMade = report.Void, void.Error(), onlyVoid(void)
-	case len(r.faults) > 0 && rec.Injected == 0:
+	case len(rec.Faults) > 0 && rec.Injected == 0:
 		rec.Verdict, rec.Why = report.Void, "no fault was made"
-	case rec.Takeovers+rec.StaleRefused+rec.Unknown == 0 && !slices.Contains(r.Faults, "forged"):
+	case rec.Takeovers+rec.StaleRefused+rec.Unknown == 0 && !slices.Contains(rec.Faults, "forged"):
 		rec.Verdict, rec.Why = report.Void, "nothing was refused, taken over or left unknown: there was nothing to hold"
 	case rec.Undecided > 0:
 		rec.Verdict, rec.Why = report.Void, fmt.Sprintf("%d histories were not decided in time", rec.Undecided)
 	default:
 		rec.Verdict = report.Held
 	}
-	return rec
 }
 
 // onlyVoid reports whether all that went wrong is that the machine cannot make the fault.
