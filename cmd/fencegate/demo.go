@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,11 +10,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/fencegate/fencegate/internal/diagram"
 	"github.com/fencegate/fencegate/internal/story"
 	"github.com/fencegate/fencegate/locking"
 )
@@ -24,6 +27,8 @@ type demoCmd struct {
 	TTL    time.Duration `default:"1s" env:"FENCEGATE_DEMO_TTL" help:"The clients' lease time, 200ms to 1m; A is stopped for longer."`
 	Pause  string        `enum:"signal,simulated" default:"${pause}" env:"FENCEGATE_DEMO_PAUSE" help:"How A is stopped: ${enum}; signal is SIGSTOP."`
 	Listen string        `default:"127.0.0.1:0" env:"FENCEGATE_DEMO_LISTEN" help:"The address of the demo's gateway; port 0 picks a free one."`
+	Trace  string        `placeholder:"FILE" help:"Write what happened to this file, too: the lab takes it in."`
+	SVG    string        `name:"svg" placeholder:"DIR" help:"Draw each telling to DIR/MODE-light.svg and DIR/MODE-dark.svg, too."`
 	outputFlag
 }
 
@@ -100,10 +105,46 @@ func (c *demoCmd) Run(ctx context.Context, std stdio) (err error) {
 	} else {
 		err = writeJSON(std.out, rep)
 	}
+	if err == nil {
+		err = c.record(results)
+	}
 	if err == nil && !rep.OK {
 		err = errUnexpected
 	}
 	return err
+}
+
+// record writes the files that were asked for.
+func (c *demoCmd) record(results []story.Result) error {
+	recorded := story.Trace(c.Lock, c.Store, results)
+	if c.Trace != "" {
+		var text bytes.Buffer
+		if err := writeJSON(&text, recorded); err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.Trace, text.Bytes(), 0o644); err != nil { //nolint:gosec // it holds no secret
+			return fmt.Errorf("--trace: %w", err)
+		}
+	}
+	if c.SVG == "" {
+		return nil
+	}
+	if err := os.MkdirAll(c.SVG, 0o755); err != nil { //nolint:gosec // pictures
+		return fmt.Errorf("--svg: %w", err)
+	}
+	for _, run := range recorded.Runs {
+		for theme, dark := range map[string]bool{"light": false, "dark": true} {
+			var picture bytes.Buffer
+			if err := diagram.SVG(&picture, run, diagram.Picture{Dark: dark, Lock: c.Lock, Store: c.Store}); err != nil {
+				return err
+			}
+			file := filepath.Join(c.SVG, run.Name+"-"+theme+".svg")
+			if err := os.WriteFile(file, picture.Bytes(), 0o644); err != nil { //nolint:gosec // a picture
+				return fmt.Errorf("--svg: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func (c *demoCmd) tell(w io.Writer, res story.Result) error {

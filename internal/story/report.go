@@ -87,17 +87,22 @@ func Table(w io.Writer, results []Result) error {
 		if tokens == "" {
 			tokens = "none"
 		}
-		account := "all accounted for"
-		if over := int64(r.HandedOut) + r.Remaining - Initial; over > 0 {
-			account = fmt.Sprintf("%d too many", over)
-		} else if over < 0 {
-			account = fmt.Sprintf("%d vanished", -over)
-		}
 		expected := "yes"
 		if !r.AsExpected() {
 			expected = "NO"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Mode.Name, r.LateWrite, r.HandedOut, r.Remaining, account, tokens, expected)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Mode.Name, r.LateWrite, r.HandedOut, r.Remaining, r.account(), tokens, expected)
 	}
 	return t.Flush()
+}
+
+// account says in words whether every coupon is accounted for.
+func (r Result) account() string {
+	switch over := int64(r.HandedOut) + r.Remaining - Initial; {
+	case over > 0:
+		return fmt.Sprintf("%d too many", over)
+	case over < 0:
+		return fmt.Sprintf("%d vanished", -over)
+	}
+	return "all accounted for"
 }

@@ -39,6 +39,8 @@ type Event struct {
 	Highest int64
 	Outcome string
 	Detail  string
+	// Mark is the store's afterwards, where it was looked at: the zero mark where it was not.
+	Mark fencing.Mark
 }
 
 // Result is what came of a mode, measured.
@@ -49,6 +51,7 @@ type Result struct {
 	Remaining int64
 	Refused   int
 	Tokens    []string
+	TTL       time.Duration
 	Events    []Event
 }
 
@@ -199,6 +202,10 @@ func (r *run) perform(ctx context.Context, actor string, action Action, p Perfor
 	reply := got.reply
 	e.Number, e.Value, e.Highest, e.Outcome, e.Detail = reply.Number, reply.Value, reply.Highest, reply.Outcome, reply.Detail
 	r.follow(e)
+	e.Done = r.now() // and not when the mark has been looked at
+	if e.Mark, got.err = r.stage.store.Mark(ctx, r.resource); got.err != nil {
+		return fmt.Errorf("looking at the mark: %w", got.err)
+	}
 	r.end(e)
 	if reply.Outcome == Failed || action != Write && reply.Outcome == Refused {
 		return errors.New(reply.Detail)
@@ -247,7 +254,9 @@ func (r *run) begin(actor string, action Action) Event {
 }
 
 func (r *run) end(e Event) {
-	e.Done = r.now()
+	if e.Done == 0 {
+		e.Done = r.now()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
@@ -257,12 +266,13 @@ func (r *run) end(e Event) {
 func (r *run) raised(t fencing.Token) {
 	if at := r.now(); at > 0 && t.Resource == r.resource {
 		r.held(t.Number, at)
-		r.end(Event{At: at, Actor: Lock, Action: Raise, Number: t.Number, Outcome: OK})
+		r.end(Event{At: at, Actor: Lock, Action: Raise, Number: t.Number, Outcome: OK,
+			Mark: fencing.Mark{Number: t.Number}})
 	}
 }
 
 func (r *run) result(ctx context.Context) (Result, error) {
-	res := Result{Mode: r.mode}
+	res := Result{Mode: r.mode, TTL: r.setup.TTL}
 	rec, err := r.setup.Store.Get(ctx, r.resource, key)
 	if err != nil {
 		return res, fmt.Errorf("reading what is left: %w", err)
