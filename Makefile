@@ -33,6 +33,9 @@ command -v curl >/dev/null || lacking="$$lacking curl"
 command -v python3 >/dev/null || lacking="$$lacking python3"
 command -v node >/dev/null || lacking="$$lacking nodejs"
 
+# The browser in which the lab is tried.
+command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || lacking="$$lacking chromium"
+
 # Packets that the kernel drops, for the fault machine; other systems go without.
 [ "$$(uname -s)" != Linux ] || command -v nft >/dev/null || [ -x /usr/sbin/nft ] || lacking="$$lacking nftables"
 
@@ -45,7 +48,11 @@ command -v ps >/dev/null || lacking="$$lacking procps"
 set -- $$($(GO) env CC)
 echo '#include <stdlib.h>' | "$$@" -x c -fsyntax-only - >/dev/null 2>&1 || lacking="$$lacking gcc libc6-dev"
 
-if [ -z "$$lacking" ]; then
+# An outside lock service. Only its program is wanted, not a service and a user: see below.
+etcd=
+command -v etcd >/dev/null || etcd=etcd-server
+
+if [ -z "$$lacking$$etcd" ]; then
 	echo "deps: everything is there, nothing to do"
 	exit 0
 fi
@@ -53,15 +60,15 @@ fi
 root=
 if [ "$$(id -u)" != 0 ]; then root="sudo -n"; fi
 if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then
-	echo "deps: not found:$$lacking. Please run" >&2
+	echo "deps: not found:$$lacking $$etcd. Please run" >&2
 	if command -v apt-get >/dev/null; then
-		echo "  sudo apt-get install$$lacking" >&2
+		echo "  sudo apt-get install$$lacking $$etcd" >&2
 	elif command -v dnf >/dev/null; then
-		echo "  sudo dnf install redis postgresql-server pgbouncer python3-psycopg2 nodejs curl gcc" >&2
+		echo "  sudo dnf install redis postgresql-server pgbouncer python3-psycopg2 nodejs curl gcc chromium etcd" >&2
 	elif command -v brew >/dev/null; then
-		echo "  brew install redis postgresql@17 pgbouncer node && brew link postgresql@17 && pip3 install psycopg2-binary   (and xcode-select --install for the compiler)" >&2
+		echo "  brew install redis postgresql@17 pgbouncer node etcd && brew install --cask chromium && brew link postgresql@17 && pip3 install psycopg2-binary   (and xcode-select --install for the compiler)" >&2
 	else
-		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, Python 3 with psycopg2, Node, curl, a C compiler" >&2
+		echo "  your package manager for: a Redis server, a PostgreSQL server, pgbouncer, Python 3 with psycopg2, Node, curl, Chromium, etcd, a C compiler" >&2
 	fi
 	exit 1
 fi
@@ -85,7 +92,14 @@ echo 'create_main_cluster = false' | $$root tee "$$cluster" >/dev/null
 
 apt="$$root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o DPkg::Lock::Timeout=300"
 $$apt update || echo "deps: apt-get update failed, trying with the lists that are there" >&2
-$$apt install -y --no-install-recommends $$lacking </dev/null
+if [ -n "$$lacking" ]; then $$apt install -y --no-install-recommends $$lacking </dev/null; fi
+if [ -n "$$etcd" ]; then
+	unpacked=$$(mktemp -d)
+	chmod 777 "$$unpacked" # apt fetches as a user of its own
+	(cd "$$unpacked" && $$apt download etcd-server && dpkg-deb -x etcd-server_*.deb .)
+	$$root install -m 755 "$$unpacked/usr/bin/etcd" /usr/local/bin/etcd
+	rm -rf "$$unpacked"
+fi
 
 case "$$lacking" in *redis-server*)
 	if command -v systemctl >/dev/null; then $$root systemctl disable --quiet redis-server; fi
@@ -94,7 +108,7 @@ esac
 endef
 export DEPS
 
-deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, Python, Node, curl, a C compiler
+deps: ## install what the tests need: Redis, PostgreSQL, pgbouncer, etcd, Python, Node, curl, Chromium, a C compiler
 	@sh -c "$$DEPS"
 
 test: ## run all tests with the race detector; a missing server fails them
