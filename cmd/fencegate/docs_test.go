@@ -58,12 +58,13 @@ func TestReadmeCommands(t *testing.T) {
 }
 
 // TestReadmeServe runs the README's session with a server, as a person would who has the program
-// in the path, but for the port.
+// in the path, but for the port, and compares what it prints.
 func TestReadmeServe(t *testing.T) {
 	t.Parallel()
-	list := blocks(read(t, "README.md"), "bash")
-	if len(list) != 1 {
-		t.Fatalf("the README has %d sessions with a server, want 1", len(list))
+	readme := read(t, "README.md")
+	list, printed := blocks(readme, "bash"), blocks(readme, "console")
+	if len(list) != 1 || len(printed) != 1 {
+		t.Fatalf("the README has %d sessions with a server and %d outputs, want one of each", len(list), len(printed))
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -80,35 +81,39 @@ func TestReadmeServe(t *testing.T) {
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
-	if err != nil || !strings.HasPrefix(string(out), "ok\n") || !strings.HasSuffix(string(out), "\n7") {
-		t.Errorf("%v, want no error, ok first and 7 left last:\n%s\n%s", err, out, errs.String())
+	if got := strings.ReplaceAll(string(out), address, "127.0.0.1:8080"); err != nil || !strings.HasSuffix(got, printed[0]) {
+		t.Errorf("%v, and it prints\n%s\nwant\n%s\n%s", err, got, printed[0], errs.String())
 	}
 }
 
-// TestReadmeOutput compares the README's pictures with what the demo prints now, but for
-// the times.
+// TestReadmeOutput compares the README's table and its picture, in both themes, with what the demo
+// makes now, but for the times.
 func TestReadmeOutput(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
-	cmd := command(t, "demo")
+	dir := t.TempDir()
+	cmd := command(t, "demo", "--svg", dir)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
-	got := untimed(out.String())
-	pictures := blocks(read(t, "README.md"), "text")
-	if len(pictures) != 2 {
-		t.Fatalf("the README has %d pictures, want the story and the table", len(pictures))
+	tables := blocks(read(t, "README.md"), "text")
+	if len(tables) != 1 || !strings.HasSuffix(out.String(), tables[0]) {
+		t.Errorf("the README has the tables\n%q\nand the demo prints\n%s", tables, out.String())
 	}
-	for _, want := range pictures {
-		if !strings.Contains(got, untimed(want)) {
-			t.Errorf("the demo does not print\n%s\nbut\n%s", want, out.String())
+	for _, file := range []string{"fence-light.svg", "fence-dark.svg"} {
+		drawn, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown := read(t, "docs/images/"+file); untimed(string(drawn)) != untimed(shown) {
+			t.Errorf("docs/images/%s is not what the demo draws now: fencegate demo --mode fence --svg docs/images", file)
 		}
 	}
 }
 
 func untimed(s string) string {
-	return regexp.MustCompile(`(?m)^ *\d+\.\d\d s `).ReplaceAllString(s, "")
+	return regexp.MustCompile(`>\d+\.\d\d s<`).ReplaceAllString(s, "><")
 }
 
 // TestReadmeCode finds every Go block of the README in the example that it is from.
@@ -141,7 +146,7 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 	}
 	scenarios := read(t, "storage/storagetest/suite.go")
 	invariants := read(t, "docs/invariants.md")
-	pages := []string{"README.md", "docs/semantics.md", "docs/invariants.md", "docs/locks.md", "docs/operations.md", "docs/limits.md", "docs/guard.md", "docs/http.md", "docs/reliability.md", "docs/models.md"}
+	pages := []string{"README.md", "docs/semantics.md", "docs/invariants.md", "docs/locks.md", "docs/operations.md", "docs/limits.md", "docs/guard.md", "docs/http.md", "docs/reliability.md", "docs/models.md", "docs/choose.md", "docs/coming-from.md"}
 	for _, page := range pages {
 		for _, name := range regexp.MustCompile(`\bTest[A-Z0-9]\w+`).FindAllString(read(t, page), -1) {
 			if !tests[name] {

@@ -41,6 +41,7 @@ type cli struct {
 	Fence      fenceCmd      `cmd:"" help:"Look at marks, and check tokens."`
 	Watch      watchCmd      `cmd:"" help:"Print what happens at a gateway."`
 	Demo       demoCmd       `cmd:"" help:"Tell the story of the paused client: without a lock, with one, and with the fence."`
+	Lab        labCmd        `cmd:"" help:"Learn fencing by playing: a page with two clients, a lock and a store."`
 	Redlock    redlockCmd    `cmd:"" help:"Set up and look after the nodes of a redlock cluster."`
 	Doctor     doctorCmd     `cmd:"" help:"Say whether the lock and the store are set up so that they keep their promises."`
 	Evict      evictCmd      `cmd:"" help:"End tokens without their holders."`

@@ -101,6 +101,9 @@ type opened struct {
 	store   storage.Backend
 	closers []func() error
 
+	redis    *redis.Client // nil where neither is in one
+	postgres *pgxpool.Pool // the same
+
 	// Whether lock and store serve at this moment; nil where they are in this process.
 	lockServes, storeServes func(context.Context) error
 	// The version of the lock's and the store's schema; nil where there is none.
@@ -136,12 +139,14 @@ func (f backendFlags) open(ctx context.Context) (_ *opened, err error) {
 		if client, err = f.redis(ctx, o); err != nil {
 			return nil, err
 		}
+		o.redis = client
 	}
 	var pool *pgxpool.Pool
 	if f.Lock == "postgres" || f.Store == "postgres" {
 		if pool, err = f.postgres(ctx, o); err != nil {
 			return nil, err
 		}
+		o.postgres = pool
 	}
 	switch f.Lock {
 	case "memory":

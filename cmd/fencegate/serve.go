@@ -19,6 +19,7 @@ import (
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/apikey"
 	"github.com/fencegate/fencegate/gateway/wire"
+	"github.com/fencegate/fencegate/internal/lab"
 	"github.com/fencegate/fencegate/internal/metrics"
 	"github.com/fencegate/fencegate/internal/telemetry"
 	"github.com/fencegate/fencegate/locking"
@@ -107,6 +108,7 @@ type server struct {
 	metrics   *metrics.Metrics
 	back      *opened
 	gateway   *gateway.Gateway
+	lab       *lab.Lab // nil without --lab
 	farewell  farewell
 	listening []*listener // the last one is that for everybody
 	underWay  atomic.Int64
@@ -144,6 +146,11 @@ func (s *server) start(ctx context.Context, g gateway.Options) (<-chan error, er
 	g.Metrics, g.OnRequest = s.metrics.Handler(), s.metrics.OnRequest
 	if s.gateway, err = c.assemble(s.back.lock, s.back.store, g, s.onEvent(g.Feed)); err != nil {
 		return nil, err
+	}
+	if c.Lab {
+		if s.lab, err = c.lab(ctx, s.back); err != nil {
+			return nil, err
+		}
 	}
 	s.metrics.Watch(s.gateway.Load)
 	return s.listen(ctx)
@@ -216,13 +223,17 @@ func (s *server) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var err error
+	if s.lab != nil {
+		err = s.lab.Close(ctx)
+	}
 	if s.back != nil {
 		done := make(chan error, 1)
 		go func() { done <- s.back.close() }() // a pool waits for whoever still uses it
 		select {
-		case err = <-done:
+		case late := <-done:
+			err = errors.Join(err, late)
 		case <-ctx.Done():
-			err = errors.New("lock and store were still in use at the end")
+			err = errors.Join(err, errors.New("lock and store were still in use at the end"))
 		}
 	}
 	flush, cancelFlush := context.WithTimeout(context.Background(), closeTimeout)

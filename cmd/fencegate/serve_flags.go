@@ -19,6 +19,7 @@ type listenFlags struct {
 	Keys        string   `placeholder:"FILE" env:"FENCEGATE_KEYS" help:"Who may do what: the file of API keys that fencegate keys writes. Read again when it changes."`
 	Insecure    bool     `env:"FENCEGATE_INSECURE" help:"Serve addresses other than loopback without --keys: whoever reaches them may do everything."`
 	Origin      []string `placeholder:"ORIGIN" env:"FENCEGATE_ORIGIN" help:"A web origin, https://example.org, whose scripts may call the gateway; may be given again. Default: none."`
+	Lab         bool     `env:"FENCEGATE_LAB" help:"Serve the lab, too, at /lab/: whoever reaches the address may play there, without a key, on resources of its own named lab:SESSION.…"`
 }
 
 // limitFlags bound what clients may ask for.

@@ -31,6 +31,11 @@ func (s *server) stop(ctx context.Context) error {
 	f := s.flags
 	s.log.Info("stopping", "drain_delay", f.DrainDelay.String(), "stop_timeout", f.StopTimeout.String())
 	s.gateway.Drain()
+	if s.lab != nil { // its streams do not end by themselves
+		if err := s.lab.Close(ctx); err != nil {
+			s.log.Warn("the lab did not end", "error", err.Error())
+		}
+	}
 	last := min(time.Second, f.DrainDelay/2)
 	time.Sleep(f.DrainDelay - last)
 	if last > 0 {

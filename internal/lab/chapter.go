@@ -39,6 +39,7 @@ type Question struct {
 }
 
 // Expect is what must come of a step on every lock and store; the tests compare. Empty is not compared.
+// Of a resume after which something was done that had been parked, the last of that is compared.
 type Expect struct {
 	Status  string `json:"status,omitempty"`  // Done's; default done
 	Outcome string `json:"outcome,omitempty"` // the event's

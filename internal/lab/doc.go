@@ -10,11 +10,30 @@
 // lab:SESSION.coupon, lab:SESSION.stock: sessions share nothing, and nothing else can be reached
 // through them. A session's id is 128 random bits and the only right that is needed to play in it.
 // Sessions are capped in number, commands, events and age, and are forgotten when they are idle;
-// what they leave in lock and store is their few resources.
+// what they leave in lock and store are the numbers of their few resources: their locks are freed and
+// their records deleted. Nothing drives a session from a page of another origin.
+//
+// # Clients
+//
+// A and B do one thing after another. Each request is a real one, over a connection in memory, to the
+// very path that curl uses, and is recorded with its reply. Each third of the TTL a client that is
+// awake renews what it believes to hold, without a word, until it is told that it is lost. A client
+// that is paused sends nothing: what it is told to do is parked, and is done in order when it is
+// resumed; a reply to a request that waits for a lock is not noticed before. A lease that was lost
+// without the client's knowledge (expired by the operator, flushed, evicted) stays in its hands; and
+// one that it knows to be lost still lends its token to the writes that it is told to send, for that is
+// what programs do that do not look.
+//
+// # The truth
+//
+// Coupons handed out + remaining = 10: handed out are the accepted writes of which the clients know,
+// remaining is what the store has. Whenever an event breaks the sum it says in its damage how, and
+// whose update was lost. A second write of a task that is refused after the first was accepted is
+// damage, too: a task half done.
 //
 // # Modes
 //
-// Each mode is a gateway of its own over the same lock and store: for "none" and "lock" the check is
+// Each session has a gateway of its own over the lab's lock and store, under its mode's rules: for "none" and "lock" the check is
 // defeated by what stands in front of it (a "current token" getter: every write gets a token that is
 // good now), for "writes" the store is classic and hears of a token by the first write that bears it,
 // for "grant" it is strict and the token is raised before the grant is answered.
@@ -33,4 +52,13 @@
 //	       /api/sessions/{id}/gateway/…  the session's gateway, for curl: what the clients call, too
 //
 // Errors are application/problem+json, as in the gateway's API.
+//
+// # Mounting
+//
+//	l, err := lab.New(lab.Options{Lock: …, Store: …})
+//	mux.Handle("/lab/", http.StripPrefix("/lab", l))
+//	defer l.Close(ctx) // before lock and store are closed
+//
+// The lab asks nobody who they are: what a session's id opens is that session alone. A server in front
+// of it should have a ReadHeaderTimeout; the lab lengthens other deadlines where a reply takes longer.
 package lab

@@ -2,6 +2,14 @@ package lab
 
 import "github.com/fencegate/fencegate/internal/trace"
 
+// What can be locked in a session is coupon and stock: so they are named in commands, events, marks
+// and leases. In the gateway's API, and so in exchanges, they are lab:SESSION.coupon and
+// lab:SESSION.stock. Their record is left, 10 at the beginning.
+const (
+	Coupon = "coupon"
+	Stock  = "stock"
+)
+
 // Mode is under which rules a session runs.
 type Mode string
 
@@ -23,6 +31,7 @@ type About struct {
 	TTLDefault string      `json:"ttl_default"` // Go durations
 	TTLLeast   string      `json:"ttl_least"`
 	TTLMost    string      `json:"ttl_most"`
+	Flush      bool        `json:"flush"` // whether the configured lock store can be made to forget a resource
 }
 
 // ModeAbout is a mode for people.
@@ -77,11 +86,15 @@ const (
 
 // What the operator does to the session's resources.
 const (
-	Expire     Action = "expire"      // the hold's time is up now
-	Flush      Action = "flush"       // the lock store forgets the resource: hold and counter
-	Evict      Action = "evict"       // end a token without its holder: in the store first, then in the lock
-	ForgetNode Action = "forget-node" // one of the three nodes forgets everything, as after a restart without a disk
-	Wait       Action = "wait"        // let one lease time pass: the remedy that is none
+	Expire Action = "expire" // the hold's time is up now
+	Flush  Action = "flush"  // the lock store forgets the resource: hold and counter
+	Evict  Action = "evict"  // end a token without its holder: in the store first, then in the lock
+	// ForgetNode: one of the three nodes (default 1) forgets everything, as after a restart without a disk.
+	// A grant is on the first two nodes that are free, in their order: A's usually on 1 and 2.
+	ForgetNode Action = "forget-node"
+	// Wait lets one lease time pass: the remedy that is none. It takes 2 s at most: where the TTL is
+	// longer, the rest of it is made up by ending the holds of paused clients.
+	Wait Action = "wait"
 )
 
 // Done is how far a command has come when it is answered.
@@ -89,13 +102,16 @@ type Done struct {
 	Status string       `json:"status"`          // done; waiting: for the lock; parked: the client is paused
 	Event  *trace.Event `json:"event,omitempty"` // of a command that is done
 	State  State        `json:"state"`
+	// Resumed is, of a resume, what became of the actions that were parked, in their order.
+	Resumed []trace.Event `json:"resumed,omitempty"`
 }
 
 // State is how a session stands.
 type State struct {
 	ID      string        `json:"id"`
 	Mode    Mode          `json:"mode"`
-	NowMS   int64         `json:"now_ms"` // on the clock of the events
+	Lock    string        `json:"lock,omitempty"` // as in NewSession
+	NowMS   int64         `json:"now_ms"`         // on the clock of the events
 	TTLMS   int64         `json:"ttl_ms"`
 	Clients []Client      `json:"clients"`
 	Marks   []trace.Mark  `json:"marks"`

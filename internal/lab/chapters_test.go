@@ -1,0 +1,113 @@
+package lab_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencegate/fencegate/internal/lab"
+	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/locking/pglock"
+	"github.com/fencegate/fencegate/locking/redislock"
+	"github.com/fencegate/fencegate/migrations"
+	"github.com/fencegate/fencegate/storage/pgstore"
+	"github.com/fencegate/fencegate/storage/redisstore"
+	"github.com/fencegate/fencegate/storage/sqlitestore"
+)
+
+// onSQLite is a lab whose store is a file.
+func onSQLite(tb testing.TB) lab.Options {
+	tb.Helper()
+	store, err := sqlitestore.Open(tb.Context(), filepath.Join(tb.TempDir(), "lab.db"), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = store.Close() })
+	o := inMemory()
+	o.Store = store
+	return o
+}
+
+func onRedis(tb testing.TB) lab.Options {
+	tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: testenv.SharedRedis(tb).Addr(), MaxRetries: -1})
+	tb.Cleanup(func() { _ = client.Close() })
+	lock, err := redislock.New(client, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	store, err := redisstore.New(tb.Context(), client, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lab.Options{Lock: lock, Store: store, Forget: func(ctx context.Context, resource string) error {
+		return client.Del(ctx, "fencegate:{"+resource+"}:lock", "fencegate:{"+resource+"}:counter").Err()
+	}}
+}
+
+func onPostgres(tb testing.TB) lab.Options {
+	tb.Helper()
+	url := testenv.SharedPostgres(tb).NewDatabase(tb)
+	m, err := migrations.Open(tb.Context(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := m.Up(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pgstore.Configure(cfg)
+	pool, err := pgxpool.NewWithConfig(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	lock, err := pglock.New(tb.Context(), pool, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	store, err := pgstore.New(tb.Context(), pool, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lab.Options{Lock: lock, Store: store, Forget: func(ctx context.Context, resource string) error {
+		_, err := pool.Exec(ctx, "DELETE FROM fencegate.locks WHERE resource = $1", resource)
+		return err
+	}}
+}
+
+// TestChapters plays every chapter to its end: what it promises its readers is what comes.
+func TestChapters(t *testing.T) {
+	t.Parallel()
+	chapters, err := lab.Chapters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(chapters) == 0 {
+		t.Fatal("there are no chapters")
+	}
+	for name, options := range map[string]func(testing.TB) lab.Options{
+		"memory-memory": func(testing.TB) lab.Options { return inMemory() },
+		"memory-sqlite": onSQLite, "redis-redis": onRedis, "postgres-postgres": onPostgres,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, options(t))
+			for _, c := range chapters {
+				t.Run(c.Slug, func(t *testing.T) {
+					t.Parallel()
+					play(&bench{t, b.lab, b.url}, c)
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,4 @@
+package lab
+
+// LoadChapters reads chapters from a folder of the test's own.
+var LoadChapters = loadChapters

@@ -1,0 +1,13 @@
+package pgstore
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed sql/*.sql
+var sources embed.FS
+
+// Sources returns the statements that this package runs, as files, for people to read. The first line
+// of each says what it returns and what its parameters are.
+func Sources() fs.FS { return sources }
