@@ -33,13 +33,18 @@ func blocks(page, language string) (list []string) {
 	return list
 }
 
-// TestReadmeCommands runs every shell block of the README in the project's root. The block
-// that runs the tests is this run itself: make is only asked what it would do.
+// TestReadmeCommands runs every shell block of the README, and of the pages that have no test of their
+// own, in the project's root. The block that runs the tests is this run itself: make is only asked what
+// it would do.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
-	shell := blocks(read(t, "README.md"), "sh")
-	if len(shell) < 3 {
-		t.Fatalf("the README has %d shell blocks", len(shell))
+	var shell []string
+	for _, page := range []string{"README.md", "docs/choose.md", "docs/coming-from.md"} {
+		found := blocks(read(t, page), "sh")
+		if len(found) == 0 {
+			t.Fatalf("%s has no shell block", page)
+		}
+		shell = append(shell, found...)
 	}
 	for _, block := range shell {
 		t.Run(strings.TrimSpace(block), func(t *testing.T) {
