@@ -14,8 +14,8 @@ func (p *picture) bands() {
 		actor string
 	}
 	leases, paused := map[string]lease{}, map[string]int{}
-	end := p.height() - footHeight
-	close := func(number string, y int, colour string) {
+	bottom := p.height() - footHeight
+	end := func(number string, y int, colour string) {
 		l, ok := leases[number]
 		if !ok {
 			return
@@ -31,7 +31,7 @@ func (p *picture) bands() {
 		case e.Action == "acquire" && r.reply && e.Outcome == "granted":
 			leases[e.Number] = lease{r.y, e.Actor}
 		case e.Action == "expire", e.Action == "release":
-			close(e.Number, r.y, p.lease)
+			end(e.Number, r.y, p.lease)
 		case e.Action == "pause":
 			paused[e.Actor] = r.y
 		case e.Action == "wake", e.Action == "resume":
@@ -40,10 +40,10 @@ func (p *picture) bands() {
 		}
 	}
 	for number := range leases {
-		close(number, end, p.lease)
+		end(number, bottom, p.lease)
 	}
 	for actor, y := range paused {
-		p.still(actor, y, end)
+		p.still(actor, y, bottom)
 	}
 }
 

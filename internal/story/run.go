@@ -266,8 +266,10 @@ func (r *run) end(e Event) {
 func (r *run) raised(t fencing.Token) {
 	if at := r.now(); at > 0 && t.Resource == r.resource {
 		r.held(t.Number, at)
-		r.end(Event{At: at, Actor: Lock, Action: Raise, Number: t.Number, Outcome: OK,
-			Mark: fencing.Mark{Number: t.Number}})
+		r.end(Event{
+			At: at, Actor: Lock, Action: Raise, Number: t.Number, Outcome: OK,
+			Mark: fencing.Mark{Number: t.Number},
+		})
 	}
 }
 
