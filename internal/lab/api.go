@@ -19,7 +19,7 @@ const (
 	// maxMessage bounds the JSON bodies of the lab's own API, in bytes.
 	maxMessage = 4 << 10
 	// maxStrange is how many requests a session's gateway takes from elsewhere than its clients.
-	maxStrange = 2000
+	maxStrange = 500
 	// patience is how long a command may take before it is answered as waiting.
 	patience = 20 * time.Second
 )
@@ -194,6 +194,9 @@ func (l *Lab) toGateway(w http.ResponseWriter, r *http.Request, id, rest string)
 	}
 	r2 := r.Clone(r.Context())
 	r2.URL.Path, r2.URL.RawPath = path, rest
+	if !s.owns(r2) {
+		return errNotOwn
+	}
 	s.gatewayHandler(w, r2)
 	return nil
 }

@@ -207,10 +207,6 @@ func (s *session) sweep(ctx context.Context, resource string) error {
 			return err
 		}
 	}
-	records, err := s.stage.store.List(ctx, resource, "", "", 1000)
-	if err != nil || len(records) == 0 {
-		return err
-	}
 	m, err := s.stage.store.Mark(ctx, resource)
 	if err != nil {
 		return err
@@ -219,13 +215,22 @@ func (s *session) sweep(ctx context.Context, resource string) error {
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(records, 16) {
-		var ops []storage.Op
-		for _, r := range chunk {
-			ops = append(ops, storage.Delete(resource, r.Key))
-		}
-		if _, err := s.stage.store.Commit(ctx, storage.Commit{Tokens: []fencing.Token{g.Token}, Ops: ops}); err != nil {
+	for {
+		records, err := s.stage.store.List(ctx, resource, "", "", 1000)
+		if err != nil {
 			return err
+		}
+		if len(records) == 0 {
+			break
+		}
+		for chunk := range slices.Chunk(records, maxOps) {
+			var ops []storage.Op
+			for _, r := range chunk {
+				ops = append(ops, storage.Delete(resource, r.Key))
+			}
+			if _, err := s.stage.store.Commit(ctx, storage.Commit{Tokens: []fencing.Token{g.Token}, Ops: ops}); err != nil {
+				return err
+			}
 		}
 	}
 	_, err = s.stage.issuer.Release(ctx, g.Token)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +30,9 @@ type stage struct {
 
 // The limits of a session's gateway: enough to play, too little to be a burden.
 const (
-	maxValue   = 1 << 10
-	maxBody    = 16 << 10
+	maxValue   = 256 // bytes
+	maxOps     = 4
+	maxBody    = 16 << 10 // bytes
 	maxWait    = 15 * time.Minute
 	maxWaiters = 16
 )
@@ -44,7 +44,7 @@ func newStage(lock locking.Backend, store storage.Backend, mode Mode, prefix str
 	}
 	s := &stage{lock: lock, secret: fencing.NewGrant()}
 	var err error
-	if s.store, err = storage.New(store, &storage.Options{Mode: rule, MaxValue: maxValue, MaxOps: 16, OnEvent: on}); err != nil {
+	if s.store, err = storage.New(store, &storage.Options{Mode: rule, MaxValue: maxValue, MaxOps: maxOps, OnEvent: on}); err != nil {
 		return nil, err
 	}
 	var fences []fencing.Fence
@@ -105,7 +105,7 @@ func (c *currentToken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPut || r.Method == http.MethodDelete:
 		c.record(r)
-	case r.Method == http.MethodPost && r.URL.EscapedPath() == "/v1/commits":
+	case r.Method == http.MethodPost && r.URL.EscapedPath() == commitsPath:
 		c.commit(r)
 	}
 	c.next.ServeHTTP(w, r) // what could not be read is the gateway's to refuse
@@ -128,32 +128,20 @@ func (c *currentToken) record(r *http.Request) {
 
 // commit puts good tokens on a commit, for every resource that it touches.
 func (c *currentToken) commit(r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
-	var m wire.Commit
-	if err != nil || len(body) > maxBody || wire.Decode(body, &m) != nil || m.Lock != nil {
+	m, ok := peek(r)
+	if !ok || m.Lock != nil {
 		return
 	}
-	var names []string
-	for _, op := range m.Ops {
-		names = append(names, op.Resource)
-	}
-	for _, t := range m.Tokens {
-		names = append(names, t.Resource)
-	}
-	slices.Sort(names)
+	names := named(m)
 	m.Tokens = nil
-	for _, name := range slices.Compact(names) {
+	for _, name := range names {
 		t, ok := c.current(r.Context(), name)
 		if !ok {
 			return
 		}
 		m.Tokens = append(m.Tokens, wire.Token{Resource: name, Token: t.Text()})
 	}
-	if body, err = json.Marshal(m); err == nil {
+	if body, err := json.Marshal(m); err == nil {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 }
