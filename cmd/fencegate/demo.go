@@ -72,6 +72,9 @@ func (c *demoCmd) Run(ctx context.Context, std stdio) (err error) {
 	if host, _, err := net.SplitHostPort(c.Listen); err != nil || host == "" {
 		return usageError{fmt.Errorf("--listen %q: want HOST:PORT", c.Listen)}
 	}
+	if err := c.places(); err != nil {
+		return err
+	}
 	back, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -114,6 +117,24 @@ func (c *demoCmd) Run(ctx context.Context, std stdio) (err error) {
 	return err
 }
 
+// places says that a file that was asked for cannot be written, before all is played for it.
+func (c *demoCmd) places() error {
+	if c.Trace != "" {
+		if _, err := os.Stat(filepath.Dir(c.Trace)); err != nil {
+			return fmt.Errorf("--trace: %w", err)
+		}
+		if is, err := os.Stat(c.Trace); err == nil && is.IsDir() {
+			return fmt.Errorf("--trace: %s is a directory, want a file", c.Trace)
+		}
+	}
+	if c.SVG != "" {
+		if err := os.MkdirAll(c.SVG, 0o755); err != nil { //nolint:gosec // pictures
+			return fmt.Errorf("--svg: %w", err)
+		}
+	}
+	return nil
+}
+
 // record writes the files that were asked for.
 func (c *demoCmd) record(results []story.Result) error {
 	recorded := story.Trace(c.Lock, c.Store, results)
@@ -128,9 +149,6 @@ func (c *demoCmd) record(results []story.Result) error {
 	}
 	if c.SVG == "" {
 		return nil
-	}
-	if err := os.MkdirAll(c.SVG, 0o755); err != nil { //nolint:gosec // pictures
-		return fmt.Errorf("--svg: %w", err)
 	}
 	for _, run := range recorded.Runs {
 		for theme, dark := range map[string]bool{"light": false, "dark": true} {

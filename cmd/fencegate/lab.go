@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"github.com/fencegate/fencegate/internal/lab"
@@ -32,11 +33,15 @@ func (labCmd) Help() string {
 }
 
 // Run implements the command.
-func (c *labCmd) Run(ctx context.Context, std stdio) (err error) {
+func (c *labCmd) Run(ctx context.Context, k *kong.Context, std stdio) (err error) {
 	if local, err := loopback(c.Listen); err != nil || !local {
 		return usageError{fmt.Errorf("--listen %q: want HOST:PORT of this machine, such as 127.0.0.1:8088: for others there is fencegate serve --lab", c.Listen)}
 	}
+	given := c.backendFlags
 	if c.backendFlags, err = c.settled(); err != nil {
+		return err
+	}
+	if err := given.unused(k); err != nil {
 		return err
 	}
 	back, err := c.open(ctx)
@@ -48,11 +53,16 @@ func (c *labCmd) Run(ctx context.Context, std stdio) (err error) {
 	if err != nil {
 		return err
 	}
+	server := &http.Server{Handler: ownNames(mountLab(page, http.NotFoundHandler())), ReadHeaderTimeout: 10 * time.Second}
+	defer func() { // before lock and store are closed; Ctrl-C is how it is meant to end
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = errors.Join(err, page.Close(last), server.Shutdown(last))
+	}()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	server := &http.Server{Handler: ownNames(mountLab(page, http.NotFoundHandler())), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	address := "http://" + l.Addr().String() + "/lab/"
@@ -64,11 +74,8 @@ func (c *labCmd) Run(ctx context.Context, std stdio) (err error) {
 	case err = <-served:
 		return fmt.Errorf("serving the lab: %w", err)
 	case <-ctx.Done():
+		return nil
 	}
-	// Ctrl-C is how the lab is meant to end.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	return errors.Join(page.Close(last), server.Shutdown(last))
 }
 
 // lab is the page on what has been opened.

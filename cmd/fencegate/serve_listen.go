@@ -41,10 +41,11 @@ func (s *server) listen(ctx context.Context) (<-chan error, error) {
 	}
 	// The address for everybody comes last: whoever reaches it finds everything in its place.
 	s.farewell.next = s.gateway
-	if s.lab != nil {
-		s.farewell.next = mountLab(s.lab, s.gateway)
+	handler := s.telemetry.Handler(&s.farewell)
+	if s.lab != nil { // in front: its paths hold the ids of sessions, which are not for traces
+		handler = mountLab(s.lab, handler)
 	}
-	addresses := []address{{"--listen", s.flags.Listen, s.flags.MaxConnections, s.telemetry.Handler(&s.farewell)}}
+	addresses := []address{{"--listen", s.flags.Listen, s.flags.MaxConnections, handler}}
 	if s.flags.AdminListen != "" {
 		addresses = append([]address{{"--admin-listen", s.flags.AdminListen, maxAdmin, s.telemetry.Handler(s.gateway.Admin())}}, addresses...)
 	}

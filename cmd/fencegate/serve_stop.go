@@ -32,9 +32,11 @@ func (s *server) stop(ctx context.Context) error {
 	s.log.Info("stopping", "drain_delay", f.DrainDelay.String(), "stop_timeout", f.StopTimeout.String())
 	s.gateway.Drain()
 	if s.lab != nil { // its streams do not end by themselves
-		if err := s.lab.Close(ctx); err != nil {
+		soon, cancel := context.WithTimeout(ctx, closeTimeout)
+		if err := s.lab.Close(soon); err != nil {
 			s.log.Warn("the lab did not end", "error", err.Error())
 		}
+		cancel()
 	}
 	last := min(time.Second, f.DrainDelay/2)
 	time.Sleep(f.DrainDelay - last)

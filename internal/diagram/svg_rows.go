@@ -2,6 +2,9 @@ package diagram
 
 import (
 	"fmt"
+	"html"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/fencegate/fencegate/internal/trace"
@@ -23,7 +26,7 @@ func (p *picture) bands() {
 		delete(leases, number)
 		x := lanesAt[l.actor] - 16
 		p.put(`<rect x="%d" y="%d" width="9" height="%d" rx="4" fill="%s" fill-opacity="0.35" stroke="%s"/>`+"\n", x, l.y, y-l.y, colour, colour)
-		p.put(`<text transform="translate(%d %d) rotate(-90)" text-anchor="end" font-size="11" fill="%s">lease %s</text>`+"\n", x-4, l.y+2, p.faint, number)
+		p.put(`<text transform="translate(%d %d) rotate(-90)" text-anchor="end" font-size="11" fill="%s">lease %s</text>`+"\n", x-4, l.y+2, p.faint, html.EscapeString(number))
 	}
 	for _, r := range p.rows {
 		e := r.event
@@ -39,11 +42,11 @@ func (p *picture) bands() {
 			delete(paused, e.Actor)
 		}
 	}
-	for number := range leases {
+	for _, number := range slices.Sorted(maps.Keys(leases)) {
 		end(number, bottom, p.lease)
 	}
-	for actor, y := range paused {
-		p.still(actor, y, bottom)
+	for _, actor := range slices.Sorted(maps.Keys(paused)) {
+		p.still(actor, paused[actor], bottom)
 	}
 }
 

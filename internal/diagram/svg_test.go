@@ -88,3 +88,31 @@ func TestSVG(t *testing.T) {
 		}
 	}
 }
+
+// TestSVGIsTheSame draws what does not end within the run again and again: it is the same picture, whose
+// words stay words.
+func TestSVGIsTheSame(t *testing.T) {
+	t.Parallel()
+	run := trace.Run{Events: []trace.Event{
+		{Actor: "A", Action: "acquire", DoneMS: 1, Number: "33<b>", Outcome: "granted"},
+		{Actor: "B", Action: "acquire", AtMS: 2, DoneMS: 3, Number: "34", Outcome: "granted"},
+		{Actor: "A", Action: "pause", AtMS: 4, DoneMS: 4},
+		{Actor: "B", Action: "pause", AtMS: 5, DoneMS: 5},
+	}}
+	first := ""
+	for range 50 {
+		var b strings.Builder
+		if err := diagram.SVG(&b, run, diagram.Picture{}); err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = b.String()
+		}
+		if b.String() != first {
+			t.Fatalf("got\n%s\nand\n%s", first, b.String())
+		}
+	}
+	if strings.Contains(first, "<b>") {
+		t.Errorf("a number has become an element:\n%s", first)
+	}
+}

@@ -7,70 +7,20 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/fencegate/fencegate/gateway/wire"
 )
 
 const (
-	sessionsPath = "/api/sessions/"
 	// maxMessage bounds the JSON bodies of the lab's own API, in bytes.
 	maxMessage = 4 << 10
-	// maxStrange is how many requests a session's gateway takes from elsewhere than its clients.
-	maxStrange = 500
 	// patience is how long a command may take before it is answered as waiting.
 	patience = 20 * time.Second
 )
 
 var errOver = wire.NewError(wire.SlugNotFound, "the session is over: begin a new one")
-
-func (l *Lab) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", l.files.page)
-	mux.HandleFunc("GET /assets/{file...}", l.files.asset)
-	mux.HandleFunc("GET /api/about", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, l.about) })
-	mux.HandleFunc("POST /api/sessions", l.answering(l.begin))
-	mux.HandleFunc("GET /api/sessions/{id}", l.with(func(w http.ResponseWriter, _ *http.Request, s *session) error {
-		reply(w, http.StatusOK, s.state())
-		return nil
-	}))
-	mux.HandleFunc("DELETE /api/sessions/{id}", l.with(func(w http.ResponseWriter, _ *http.Request, s *session) error {
-		s.end()
-		l.forget(s)
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}))
-	mux.HandleFunc("GET /api/sessions/{id}/events", l.with(l.stream))
-	mux.HandleFunc("POST /api/sessions/{id}/commands", l.with(l.command))
-	mux.HandleFunc("/", l.answering(func(http.ResponseWriter, *http.Request) error {
-		return wire.NewError(wire.SlugNotFound, "")
-	}))
-	guard := http.NewCrossOriginProtection() // no other page may drive the lab
-	guard.SetDenyHandler(l.answering(func(http.ResponseWriter, *http.Request) error {
-		return wire.NewError(wire.SlugForbidden, "a page of another origin must not drive the lab")
-	}))
-	return guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The gateway reads its own paths; the mux would clean them first.
-		if id, rest, ok := gatewayPath(r); ok {
-			l.answering(func(w http.ResponseWriter, r *http.Request) error { return l.toGateway(w, r, id, rest) })(w, r)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	}))
-}
-
-// ServeHTTP implements http.Handler. The lab is mounted behind http.StripPrefix, such as /lab, and finds
-// out by itself where.
-func (l *Lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	l.handler.ServeHTTP(w, r)
-}
 
 func reply(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
@@ -94,6 +44,9 @@ func (l *Lab) answering(fn func(http.ResponseWriter, *http.Request) error) http.
 			l.o.Logger.Error("the lab could not serve a request", "error", wire.Redact(err.Error()))
 		}
 		w.Header().Set("Content-Type", wire.TypeProblem)
+		if after := p.RetryAfter(); after > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(after))
+		}
 		w.WriteHeader(p.Status)
 		_ = json.NewEncoder(w).Encode(p) // who does not read it has gone
 	}
@@ -139,78 +92,22 @@ func (l *Lab) begin(w http.ResponseWriter, r *http.Request) error {
 		return wire.NewError(wire.SlugRateLimited, "sessions are begun too fast: try again in a moment")
 	}
 	origin, mount := where(r)
-	s, err := l.newSession(r.Context(), n, origin, mount)
+	s, err := l.newSession(n, origin, mount)
 	if err != nil {
 		return err
 	}
 	if err := l.admit(s); err != nil {
 		s.end()
-		s.tidy()
+		return err
+	}
+	if err := s.prepare(); err != nil {
+		s.end()
+		go s.run() // which tidies up
 		return err
 	}
 	go s.run()
 	w.Header().Set("Location", mount+sessionsPath+s.id)
 	reply(w, http.StatusCreated, s.state())
-	return nil
-}
-
-// where returns under which origin and path the lab was reached.
-func where(r *http.Request) (origin, mount string) {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	if u, err := url.Parse(r.Header.Get("Origin")); err == nil && u.Host == r.Host && u.Scheme == "https" {
-		scheme = "https" // a proxy in front has the certificate
-	}
-	whole, _, _ := strings.Cut(r.RequestURI, "?")
-	if mount, ok := strings.CutSuffix(whole, r.URL.EscapedPath()); ok && strings.HasPrefix(mount, "/") {
-		return scheme + "://" + r.Host, mount
-	}
-	return scheme + "://" + r.Host, ""
-}
-
-// gatewayPath splits the path of a request to a session's gateway.
-func gatewayPath(r *http.Request) (id, rest string, ok bool) {
-	rest, ok = strings.CutPrefix(r.URL.EscapedPath(), sessionsPath)
-	if !ok {
-		return "", "", false
-	}
-	id, rest, ok = strings.Cut(rest, "/gateway/")
-	return id, "/" + rest, ok && !strings.Contains(id, "/")
-}
-
-func (l *Lab) toGateway(w http.ResponseWriter, r *http.Request, id, rest string) error {
-	s, err := l.session(id)
-	if err != nil {
-		return err
-	}
-	if err := s.admitStranger(r); err != nil {
-		return err
-	}
-	path, err := url.PathUnescape(rest)
-	if err != nil {
-		return wire.NewError(wire.SlugNotFound, "")
-	}
-	r2 := r.Clone(r.Context())
-	r2.URL.Path, r2.URL.RawPath = path, rest
-	if !s.owns(r2) {
-		return errNotOwn
-	}
-	s.gatewayHandler(w, r2)
-	return nil
-}
-
-// admitStranger counts the requests that do not come from the session's own clients.
-func (s *session) admitStranger(r *http.Request) error {
-	if inside, _ := r.Context().Value(fromInside{}).(bool); inside {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.strange++; s.strange > maxStrange {
-		return wire.NewError(wire.SlugRateLimited, "the session has taken as many requests as it may: begin a new one")
-	}
 	return nil
 }
 
@@ -231,6 +128,9 @@ func (l *Lab) command(w http.ResponseWriter, r *http.Request, s *session) error 
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	done, err := s.command(ctx, cmd)
+	if done.Status != statusDone && s.ctx.Err() != nil {
+		return errOver
+	}
 	if err != nil {
 		return err
 	}

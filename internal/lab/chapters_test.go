@@ -2,8 +2,11 @@ package lab_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
@@ -109,5 +112,37 @@ func TestChapters(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestWrongChapters are refused, each with what is wrong.
+func TestWrongChapters(t *testing.T) {
+	t.Parallel()
+	const step = `{"say":"x","command":{"actor":"A","action":"read"},"expect":{}%s}`
+	chapter := func(slug, more string) string {
+		return fmt.Sprintf(`{"slug":%q,"title":"t","lead":"l","takeaway":"w","parts":[{"title":"p","mode":"grant","steps":[`+step+`]}]}`, slug, more)
+	}
+	good := chapter("one", `,"predict":{"ask":"?","answers":["a","b"],"right":1,"why":"w"}`)
+	if c, err := lab.LoadChapters(fstest.MapFS{"c/01-one.json": {Data: []byte(good)}}, "c"); err != nil || len(c) != 1 {
+		t.Fatalf("got %v, %v", c, err)
+	}
+	for want, files := range map[string]fstest.MapFS{
+		"unknown field":        {"c/01-one.json": {Data: []byte(chapter("one", `,"more":1`))}},
+		"another chapter":      {"c/01-one.json": {Data: []byte(good)}, "c/02-one.json": {Data: []byte(good)}},
+		"as in the file's":     {"c/01-two.json": {Data: []byte(good)}},
+		"must be like":         {"c/one.json": {Data: []byte(good)}},
+		"right answer is 2":    {"c/01-one.json": {Data: []byte(chapter("one", `,"predict":{"ask":"?","answers":["a","b"],"right":2,"why":"w"}`))}},
+		"1 answers":            {"c/01-one.json": {Data: []byte(chapter("one", `,"predict":{"ask":"?","answers":["a"],"right":0,"why":"w"}`))}},
+		"there is more":        {"c/01-one.json": {Data: []byte(good + "{}")}},
+		"parts, or is":         {"c/01-one.json": {Data: []byte(`{"slug":"one","title":"t","lead":"l","takeaway":"w","parts":[]}`)}},
+		"title and steps":      {"c/01-one.json": {Data: []byte(`{"slug":"one","title":"t","lead":"l","takeaway":"w","parts":[{"title":"p","mode":"grant","steps":[]}]}`)}},
+		"must say something":   {"c/01-one.json": {Data: []byte(`{"slug":"one","title":"","lead":"l","takeaway":"w","parts":[]}`)}},
+		"A, B or operator":     {"c/01-one.json": {Data: []byte(strings.Replace(good, `"A"`, `"C"`, 1))}},
+		"none, lock, writes":   {"c/01-one.json": {Data: []byte(strings.Replace(good, `"grant"`, `"all"`, 1))}},
+		"done, waiting or par": {"c/01-one.json": {Data: []byte(strings.Replace(good, `"expect":{}`, `"expect":{"status":"x"}`, 1))}},
+	} {
+		if _, err := lab.LoadChapters(files, "c"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "c/") {
+			t.Errorf("%s: got %v", want, err)
+		}
 	}
 }

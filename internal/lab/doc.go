@@ -10,8 +10,9 @@
 // lab:SESSION.coupon, lab:SESSION.stock: sessions share nothing, and nothing else can be reached
 // through them. A session's id is 128 random bits and the only right that is needed to play in it.
 // Sessions are capped in number, commands, events and age, and are forgotten when they are idle;
-// what they leave in lock and store are the numbers of their few resources: their locks are freed and
-// their records deleted. Nothing drives a session from a page of another origin.
+// what they leave in lock and store are the numbers of their two resources, and the answers to their
+// idempotency keys for as long as the store keeps them: their locks are freed and their records deleted.
+// Nothing drives a session from a page of another origin.
 //
 // # Clients
 //
@@ -33,10 +34,10 @@
 //
 // # Modes
 //
-// Each session has a gateway of its own over the lab's lock and store, under its mode's rules: for "none" and "lock" the check is
-// defeated by what stands in front of it (a "current token" getter: every write gets a token that is
-// good now), for "writes" the store is classic and hears of a token by the first write that bears it,
-// for "grant" it is strict and the token is raised before the grant is answered.
+// Each session has a gateway of its own over the lab's lock and store, under its mode's rules: for
+// "none" and "lock" the check is defeated by what stands in front of it (a "current token" getter: every
+// write gets a token that is good now), for "writes" the store is classic and hears of a token by the
+// first write that bears it, for "grant" it is strict and the token is raised before the grant is answered.
 //
 // # HTTP, below the path where [Lab] is mounted
 //

@@ -163,6 +163,7 @@ var errClosing = wire.NewError(wire.SlugOverloaded, "the lab is closing")
 const crowded = 15
 
 // admit takes a session in, unless there are too many. One that nobody has used for a while makes room.
+// Whoever was taken in has to run.
 func (l *Lab) admit(s *session) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

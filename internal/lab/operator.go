@@ -216,16 +216,16 @@ func (s *session) pauses(c *client, cmd Command) (trace.Event, []*job) {
 	return s.tell(e), parked
 }
 
-// settles waits until nobody waits for a lock that is free, for a moment at most: so that who was next
-// in line has it when the command that freed it is answered.
+// settles waits until nobody waits for a lock that is free, nor takes in that it has one, for a moment at
+// most: so that who was next in line has it when the command that freed it is answered.
 func (s *session) settles(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for _, name := range actors {
 		c := s.clients[name]
 		for {
-			blocked, waits := s.blocked(ctx, c)
-			if !waits || blocked || ctx.Err() != nil {
+			blocked, busy := s.blocked(ctx, c)
+			if !busy || blocked || ctx.Err() != nil {
 				break
 			}
 			pause(ctx, 10*time.Millisecond)
@@ -233,22 +233,22 @@ func (s *session) settles(ctx context.Context) {
 	}
 }
 
-// blocked reports whether the client waits for a lock, and whether it is somebody else's, so that the
-// wait may be long.
-func (s *session) blocked(ctx context.Context, c *client) (blocked, waits bool) {
+// blocked reports whether the client does something, and whether that may take long: because it is paused,
+// or waits for a lock that is somebody else's.
+func (s *session) blocked(ctx context.Context, c *client) (blocked, busy bool) {
 	s.mu.Lock()
-	short, paused := c.waits, c.paused
+	short, paused, busy := c.waits, c.paused, c.busy != nil
 	oneCall := c.busy != nil && c.busy.cmd.Action == AddFree
 	s.mu.Unlock()
 	if short == "" || paused {
-		return paused, short != ""
+		return paused, busy
 	}
 	mine := c.name
 	if oneCall {
 		mine = oneCallLabel(c.name)
 	}
 	st, err := s.stage.issuer.Status(ctx, s.resource(short))
-	return err == nil && st.Held && st.Label != mine, true
+	return err == nil && st.Held && st.Label != mine, busy
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -60,6 +60,13 @@ func inMemory() lab.Options {
 // send sends a request and returns the reply's status and body.
 func (b *bench) send(method, path, body string, headers ...string) (int, string) {
 	b.tb.Helper()
+	status, _, text := b.exchange(method, path, body, headers...)
+	return status, text
+}
+
+// exchange is send with the reply's headers.
+func (b *bench) exchange(method, path, body string, headers ...string) (int, http.Header, string) {
+	b.tb.Helper()
 	address := path
 	if strings.HasPrefix(path, "/") {
 		address = b.url + path
@@ -84,7 +91,7 @@ func (b *bench) send(method, path, body string, headers ...string) (int, string)
 	if err != nil {
 		b.tb.Fatal(err)
 	}
-	return resp.StatusCode, string(text)
+	return resp.StatusCode, resp.Header, string(text)
 }
 
 // game is a session under way.

@@ -53,7 +53,7 @@ func (c *client) acceptedText(e *trace.Event, w *sent, replayed bool) string {
 	case w.slow:
 		return "The gateway takes the lock, subtracts one and frees the lock, all in this call: " + e.Value + " are left."
 	}
-	what := c.name + " writes " + e.Value
+	what, left := c.name+" writes "+e.Value, ""
 	switch {
 	case e.Action == string(Receipt):
 		what = c.name + " puts its receipt"
@@ -64,17 +64,19 @@ func (c *client) acceptedText(e *trace.Event, w *sent, replayed bool) string {
 	case e.Action == string(Commit):
 		what = c.name + " writes " + e.Value + " and its receipt in one commit"
 	case w.value == "":
-		what = c.name + " lets the store subtract one: " + e.Value + " are left"
+		what, left = c.name+" lets the store subtract one", " "+e.Value+" are left."
 	}
 	switch {
 	case c.s.mode == ModeNone:
-		return what + ". Nothing is checked."
+		return what + ". Nothing is checked." + left
+	case c.s.mode == ModeLock && e.Number == "":
+		return what + ". On the way to the store it gets a token that is good now, so the check means nothing." + left
 	case c.s.mode == ModeLock:
-		return what + ". On the way to the store " + e.Number + " is replaced by a token that is good now, so the check means nothing."
+		return what + ". On the way to the store " + e.Number + " is replaced by a token that is good now, so the check means nothing." + left
 	case e.Number == "":
-		return what + "."
+		return what + "." + left
 	}
-	return what + " with " + e.Number + ": the store has seen nothing newer, and accepts it."
+	return what + " with " + e.Number + ": the store has seen nothing newer, and accepts it." + left
 }
 
 // refusedText says why something was refused.
@@ -94,7 +96,7 @@ func refusedText(s *session, e *trace.Event, p wire.Problem) string {
 		case "retired":
 			return "The token " + e.Highest + " was ended, by its release or by an eviction: the store refuses " + what + "."
 		case "duplicate":
-			return "The store knows " + e.Highest + " with another grant id: the number alone proves nothing, and it refuses the write."
+			return "The store knows " + e.Highest + " with another grant id: the number alone proves nothing, and it refuses " + what + "."
 		case "ungranted":
 			return "Nobody was ever granted " + e.Number + ": a strict store refuses a number that was not raised."
 		}

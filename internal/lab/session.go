@@ -81,8 +81,11 @@ type hold struct {
 	over   bool
 }
 
-// newSession prepares a session. Nothing runs yet.
-func (l *Lab) newSession(ctx context.Context, n NewSession, origin, mount string) (*session, error) {
+// preparing bounds what a session does before it begins.
+const preparing = 20 * time.Second
+
+// newSession makes a session. Nothing runs yet, and lock and store know nothing of it.
+func (l *Lab) newSession(n NewSession, origin, mount string) (*session, error) {
 	ttl, err := n.check()
 	if err != nil {
 		return nil, err
@@ -95,8 +98,8 @@ func (l *Lab) newSession(ctx context.Context, n NewSession, origin, mount string
 		origin: origin, path: mount + sessionsPath + id + "/gateway",
 		start: time.Now(), last: time.Now(), changed: make(chan struct{}),
 		marks: map[string]trace.Mark{}, holds: map[string]*hold{}, clients: map[string]*client{},
+		account: account{remaining: initial, stock: initial},
 	}
-	s.ctx, s.stop = context.WithCancel(context.Background()) // it outlives the request that begins it
 	lock := l.o.Lock
 	if n.Lock == nodesLock {
 		s.nodes = newNaive()
@@ -105,18 +108,31 @@ func (l *Lab) newSession(ctx context.Context, n NewSession, origin, mount string
 	if s.stage, err = newStage(lock, l.o.Store, n.Mode, s.prefix, s.heard); err != nil {
 		return nil, err
 	}
-	if err := s.seed(ctx); err != nil {
-		return nil, fmt.Errorf("preparing the session: %w", err)
-	}
-	s.account = account{remaining: initial, stock: initial}
 	for _, name := range actors {
 		s.clients[name] = newClient(s, name)
 	}
-	if err := s.look(ctx); err != nil {
-		return nil, fmt.Errorf("preparing the session: %w", err)
-	}
-	s.ready = true
+	s.ctx, s.stop = context.WithCancel(context.Background()) // it outlives the request that begins it
 	return s, nil
+}
+
+// prepare puts into the store what the session begins with.
+func (s *session) prepare() error {
+	ctx, cancel := context.WithTimeout(s.ctx, preparing)
+	defer cancel()
+	err := s.seed(ctx)
+	if err == nil {
+		err = s.look(ctx)
+	}
+	switch {
+	case s.ctx.Err() != nil:
+		return errOver
+	case err != nil:
+		return fmt.Errorf("preparing the session: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = true
+	return nil
 }
 
 const nodesLock = "nodes"
@@ -185,57 +201,6 @@ func (s *session) run() {
 
 // end ends the session; what runs in it ends soon after.
 func (s *session) end() { s.stop() }
-
-// tidy gives back what the session holds and deletes its records, as far as that can be done quickly.
-func (s *session) tidy() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	for _, short := range []string{Coupon, Stock} {
-		if err := s.sweep(ctx, s.resource(short)); err != nil {
-			s.lab.o.Logger.Debug("a session of the lab left something behind", "resource", s.resource(short), "error", err)
-		}
-	}
-}
-
-func (s *session) sweep(ctx context.Context, resource string) error {
-	st, err := s.stage.issuer.Status(ctx, resource)
-	if err != nil {
-		return err
-	}
-	if st.Held {
-		if err := s.stage.lock.Evict(ctx, resource, st.Number); err != nil {
-			return err
-		}
-	}
-	m, err := s.stage.store.Mark(ctx, resource)
-	if err != nil {
-		return err
-	}
-	g, err := s.stage.issuer.Grant(ctx, locking.Request{Resource: resource, Label: "tidy", TTL: 10 * time.Second, Floor: m.Number})
-	if err != nil {
-		return err
-	}
-	for {
-		records, err := s.stage.store.List(ctx, resource, "", "", 1000)
-		if err != nil {
-			return err
-		}
-		if len(records) == 0 {
-			break
-		}
-		for chunk := range slices.Chunk(records, maxOps) {
-			var ops []storage.Op
-			for _, r := range chunk {
-				ops = append(ops, storage.Delete(resource, r.Key))
-			}
-			if _, err := s.stage.store.Commit(ctx, storage.Commit{Tokens: []fencing.Token{g.Token}, Ops: ops}); err != nil {
-				return err
-			}
-		}
-	}
-	_, err = s.stage.issuer.Release(ctx, g.Token)
-	return err
-}
 
 // ends is when the session is forgotten if nothing happens.
 func (s *session) ends() time.Time {

@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +15,8 @@ const (
 	heartbeat = 15 * time.Second
 	// maxStreams is how many streams a session has at once.
 	maxStreams = 8
+	// maxBatch is how many events are made into text at a time: a reader who does not read holds no more.
+	maxBatch = 16
 )
 
 // stream is GET /api/sessions/{id}/events: the session's events from the one after Last-Event-ID, and
@@ -37,13 +40,18 @@ func (l *Lab) stream(w http.ResponseWriter, r *http.Request, s *session) error {
 	defer beat.Stop()
 	for {
 		events, state, changed := s.after(seq)
-		var text []byte
-		for _, e := range events {
-			seq = e.Seq
-			text = appendMessage(text, "event", strconv.Itoa(e.Seq), e)
-		}
-		text = appendMessage(text, "state", "", state)
 		over := s.ctx.Err() != nil
+		for batch := range slices.Chunk(events, maxBatch) {
+			var text []byte
+			for _, e := range batch {
+				seq = e.Seq
+				text = appendMessage(text, "event", strconv.Itoa(e.Seq), e)
+			}
+			if !send(w, rc, text) {
+				return nil
+			}
+		}
+		text := appendMessage(nil, "state", "", state)
 		if over {
 			text = append(text, "event: end\ndata: {}\n\n"...)
 		}

@@ -190,17 +190,17 @@ func granted(events []trace.Event, actor string) bool {
 }
 
 // until looks again and again until cond is true.
-func (g *game) until(cond func() bool) {
-	g.tb.Helper()
+func (b *bench) until(cond func() bool) {
+	b.tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for late := time.After(20 * time.Second); !cond(); {
 		select {
 		case <-tick.C:
 		case <-late:
-			g.tb.Fatalf("it never came; %s", show(g.all()))
-		case <-g.tb.Context().Done():
-			g.tb.Fatal("the test is over")
+			b.tb.Fatal("it never came")
+		case <-b.tb.Context().Done():
+			b.tb.Fatal("the test is over")
 		}
 	}
 }
@@ -329,5 +329,19 @@ func TestWaitIsNoFence(t *testing.T) {
 				t.Errorf("got %+v", e)
 			}
 		})
+	}
+}
+
+// TestSentences reads what is told of writes whose values the store computes, or that bear no token.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, inMemory())
+	fenced, locked := b.begin(lab.NewSession{Mode: lab.ModeGrant}), b.begin(lab.NewSession{Mode: lab.ModeLock})
+	fenced.do("A", lab.Acquire)
+	if got, want := fenced.do("A", lab.Add).Text, "A lets the store subtract one with 33: the store has seen nothing newer, and accepts it. 9 are left."; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := locked.do("A", lab.Add).Text, "A lets the store subtract one. On the way to the store it gets a token that is good now, so the check means nothing. 9 are left."; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
