@@ -24,6 +24,7 @@ func (s *Scene) Grant(ctx context.Context, who string) {
 	s.draw(diagram.Item{From: who, To: Lock, Label: "acquire, and wait"})
 	g, err := s.issuer.Grant(ctx, locking.Request{Resource: s.thing.key(), Label: who, TTL: s.TTL, Wait: -1, Floor: firstNumber - 1})
 	if err != nil {
+		s.Must(!errors.Is(err, locking.ErrLost), "%s takes the lock before it ends", who)
 		s.fail(fmt.Errorf("%s acquires: %w", who, err))
 		return
 	}
@@ -33,6 +34,20 @@ func (s *Scene) Grant(ctx context.Context, who string) {
 	s.draw(
 		diagram.Item{From: Lock, To: Store, Label: fmt.Sprintf("raise %d", g.Token.Number)},
 		diagram.Item{From: Lock, To: who, Label: fmt.Sprintf("token %d", g.Token.Number)})
+}
+
+// Renew makes what Grant gave to who last for one TTL from now.
+func (s *Scene) Renew(ctx context.Context, who string) {
+	if s.failed() || !s.hasLeases() {
+		return
+	}
+	t, _ := s.of(who)
+	if err := s.issuer.Renew(ctx, s.TTL, []fencing.Token{t})[0]; err != nil {
+		s.Must(!errors.Is(err, locking.ErrLost), "%s renews in time", who)
+		s.fail(fmt.Errorf("%s renews: %w", who, err))
+		return
+	}
+	s.Lock(who, fmt.Sprintf("renew %d", t.Number), fmt.Sprintf("%v from now", s.TTL))
 }
 
 // Release ends what Grant gave to who.

@@ -28,7 +28,7 @@ func delWithoutOwner() Exhibit {
 		Words: []string{
 			"The lock has an expiry, and its holder deletes the key when it is done.",
 			"A holder that is done late deletes the lock of its successor, and lets the next one in while that one works.",
-			"The store has seen the number of the next one, so the successor is refused, though it did nothing wrong, and starts over.",
+			"The store has seen the number of the next one, so the successor is refused, though it did nothing wrong, and has to start over.",
 		},
 		Tell: func(ctx context.Context, s *Scene) error {
 			takeForTTL(ctx, s, A)
@@ -111,7 +111,7 @@ func sharedLockObject() Exhibit {
 		Words: []string{
 			"The lock compares the owner before it deletes, and keeps the owner's secret in a field of the lock object.",
 			"Two threads share the object: A is late, B takes the lock and overwrites the field, and A's release shows B's secret and deletes B's lock.",
-			"Numbers are drawn per grant and not kept in a shared place, so the fence tells the two threads apart.",
+			"Each thread has a number of its own in its hand, so the fence tells the two apart; a number kept in the shared object would be mixed up like the secret.",
 		},
 		Tell: func(ctx context.Context, s *Scene) error {
 			var l lockObject

@@ -11,7 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/internal/diagram"
+	"github.com/fencegate/fencegate/locking"
 )
 
 // worlds is what a scene stands on: servers and stand-ins.
@@ -207,6 +209,44 @@ func TestTooSlow(t *testing.T) {
 	if tries != 1 || !errors.Is(err, mine) {
 		t.Errorf("got %v after %d tries", err, tries)
 	}
+}
+
+// TestLostInBetween: a lease that ended before its holder had it, or could renew it, means that the
+// machine was slower than the lock's time, and is no failure.
+func TestLostInBetween(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	seen, err := standInWorld(t, Redis).Play(t.Context(), Exhibit{Tell: func(ctx context.Context, s *Scene) error {
+		tries++
+		s.issuer = slow{s.issuer, tries == 1, tries == 2}
+		s.Grant(ctx, A)
+		s.Renew(ctx, A)
+		s.Change(ctx, A, +1)
+		return nil
+	}}, true)
+	if err != nil || tries != 3 || seen.Accepted != 1 {
+		t.Errorf("got %+v, %v after %d tries, want it told at the third", seen, err, tries)
+	}
+}
+
+// slow is an issuer whose answers come too late.
+type slow struct {
+	locking.Issuer
+	grant, renew bool
+}
+
+func (i slow) Grant(ctx context.Context, r locking.Request) (locking.Granted, error) {
+	if i.grant {
+		return locking.Granted{}, locking.ErrLost
+	}
+	return i.Issuer.Grant(ctx, r)
+}
+
+func (i slow) Renew(ctx context.Context, ttl time.Duration, held []fencing.Token) []error {
+	if i.renew {
+		return []error{locking.ErrLost}
+	}
+	return i.Issuer.Renew(ctx, ttl, held)
 }
 
 // TestExpireWaits: it returns when the key is gone, and not before.

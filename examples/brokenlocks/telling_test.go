@@ -114,6 +114,24 @@ func TestSplitVote(t *testing.T) {
 		run(t, redlockSplitVote(), outcome{accepted: 2, is: 7, ok: 7})
 }
 
+// TestRunawayWatchdog: the same watchdog renews a lease of fencegate, really and as often, and its lock
+// ends within its time.
+func TestRunawayWatchdog(t *testing.T) {
+	t.Parallel()
+	for name, world := range worlds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := world(t, Redis)
+			outcome{accepted: 1, is: 6, ok: 6, damage: "the lock is for "}.check(t, "first", tell(t, w, runawayWatchdog(), false))
+			second := tell(t, w, runawayWatchdog(), true)
+			outcome{accepted: 2, is: 7, ok: 7}.check(t, "second", second)
+			if text := draw(t, second); strings.Count(text, "renew 33: ") != 6 || strings.Count(text, "waited ") != 1 {
+				t.Errorf("want six renewals, and how long B waited:\n%s", text)
+			}
+		})
+	}
+}
+
 func TestOptimisticStarves(t *testing.T) {
 	t.Parallel()
 	outcome{

@@ -8,7 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -61,10 +64,32 @@ func newAPI(s *shop, log *slog.Logger, inFlight int) http.Handler {
 
 	// A page of another site must not make the browser of somebody here buy or return.
 	own := http.NewCrossOriginProtection()
-	own.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.fail(crossOrigin.because(""), e.NewContext(r, w))
-	}))
-	return own.Handler(e)
+	deny := headers(func(echo.Context) error {
+		return crossOrigin.because("this server goes by localhost or its address, and serves its own page")
+	})
+	denied := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := e.NewContext(r, w)
+		a.fail(deny(c), c)
+	})
+	own.SetDenyHandler(denied)
+	guarded := own.Handler(e)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if named(r.Host) {
+			denied(w, r)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// named reports whether a request calls this server by a name that is not localhost. The name of
+// another site can be made to lead here (DNS rebinding), and its page is of one origin with us then.
+func named(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err != nil && host != "" && !strings.EqualFold(host, "localhost")
 }
 
 // headers are on every reply: the page runs its own script and style, and talks to this server only.

@@ -109,11 +109,11 @@ func TestBusyBucket(t *testing.T) {
 	waiting, resume := make(chan struct{}, 2), make(chan struct{})
 	d := newWorld(t, wishes{stub: &paymentStub{booked: func(string) {
 		waiting <- struct{}{}
-		<-resume
+		standStill(t, resume)
 	}}}).open(t, 2, 2)[0]
 	first, second := d.start("/claim", "a"), d.start("/claim", "b")
-	<-waiting
-	<-waiting
+	await(t, waiting)
+	await(t, waiting)
 	if sold := d.receipts(); len(sold) > 0 { // it was one after the other
 		t.Errorf("both have come to their payment, and there is the receipt %v", sold)
 	}
@@ -167,6 +167,7 @@ func TestWrongInput(t *testing.T) {
 		{"no body", "POST", "/coupons", "", []string{"Content-Type", "application/json"}, 400, "the body is empty"},
 		{"no JSON", "POST", "/coupons", "{", nil, 400, "want one JSON object"},
 		{"two objects", "POST", "/coupons", `{"id":"a","stock":1}{}`, nil, 400, "something after the object"},
+		{"a list", "POST", "/coupons", `[1]`, nil, 400, "want one JSON object, not a JSON array\""},
 		{"unknown field", "POST", "/coupons", `{"id":"a","stock":1,"stok":2}`, nil, 400, "stok"},
 		{"wrong type", "POST", "/coupons", `{"id":"a","stock":"1"}`, nil, 400, `"field":"stock"`},
 		{"another type of body", "POST", "/coupons", `{}`, []string{"Content-Type", "text/plain"}, 415, "Unsupported Media Type"},
@@ -190,10 +191,14 @@ func TestWrongInput(t *testing.T) {
 		{"no such page", "GET", "/nothing", "", nil, 404, "Not Found"},
 		{"no such method", "DELETE", at, "", nil, 405, "Method Not Allowed"},
 		{"another site", "POST", at + "/receipts/b0.k/return", "", []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross-origin"},
+		{"a name that leads here", "GET", at, "", []string{"Host", "evil.example:8090"}, 403, "cross-origin"},
 	} {
 		a := d.send(c.method, c.path, c.body, c.headers...)
 		if p := a.problem(t); a.status != c.status || !strings.Contains(string(a.body), c.want) || p.Outcome != "refused" {
 			t.Errorf("%s: got %d %s, want %d with %q", c.name, a.status, a.body, c.status, c.want)
+		}
+		if a.header.Get("Content-Security-Policy") == "" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: got the headers %v", c.name, a.header)
 		}
 	}
 	d.audit(5, 0, 0)
@@ -225,11 +230,11 @@ func TestTooManyRequests(t *testing.T) {
 	waiting, resume := make(chan struct{}, 2), make(chan struct{})
 	d := newWorld(t, wishes{inFlight: 2, stub: &paymentStub{booked: func(string) {
 		waiting <- struct{}{}
-		<-resume
+		standStill(t, resume)
 	}}}).open(t, 2, 2)[0]
 	first, second := d.start("/claim", "a"), d.start("/claim", "b")
-	<-waiting
-	<-waiting
+	await(t, waiting)
+	await(t, waiting)
 	a := d.send(http.MethodGet, "/counts", "")
 	a.is(t, busy)
 	if a.header.Get("Retry-After") == "" {

@@ -52,18 +52,18 @@ func (s *shop) takeNow(ctx context.Context, c coupon, r receipt) (replayed bool,
 		Key: "now." + r.Key,
 	}
 	// Who was answered before needs no lock.
-	_, found, err := s.store.Answered(ctx, commit)
-	if !found && err == nil {
+	_, replayed, err = s.store.Answered(ctx, commit)
+	if !replayed && err == nil {
 		lease, lerr := s.locker.Acquire(ctx, bucket)
 		if lerr != nil {
 			return false, lerr
 		}
 		commit.Tokens = []fencing.Token{lease.Token()}
-		err = s.commit(ctx, commit)
+		replayed, err = s.commitKeyed(ctx, commit, commit.Key)
 		release(ctx, lease)
 	}
 	if errors.Is(err, storage.ErrVersionMismatch) {
 		return true, nil
 	}
-	return found, err
+	return replayed, err
 }

@@ -27,15 +27,35 @@ type held struct {
 	resume  chan struct{}
 }
 
-func hold(key string) held {
+func hold(t *testing.T, key string) held {
+	t.Helper()
 	h := held{waiting: make(chan struct{}), resume: make(chan struct{})}
 	h.stub = &paymentStub{booked: func(k string) {
 		if strings.HasSuffix(k, ".claim."+key) {
 			close(h.waiting)
-			<-h.resume
+			standStill(t, h.resume)
 		}
 	}}
 	return h
+}
+
+// standStill waits for resume, or for the end of the test: one that failed must not hang its servers.
+func standStill(t *testing.T, resume <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-resume:
+	case <-t.Context().Done():
+	}
+}
+
+// await waits until it has come to something; a test that hangs says nothing.
+func await(t *testing.T, come <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-come:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not come to that")
+	}
 }
 
 // start claims in the background.
@@ -57,12 +77,12 @@ func (d desk) start(way, key string) <-chan answer {
 func TestPausedPastItsLease(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, wish wishes) {
-		h := hold("slow")
+		h := hold(t, "slow")
 		wish.desks, wish.options, wish.stub = 2, brief, h.stub
 		w := newWorld(t, wish)
 		desks := w.open(t, 5, 1)
 		slow := desks[0].start("/claim", "slow")
-		<-h.waiting
+		await(t, h.waiting)
 		into[receipt](t, desks[1].claim("quick"), http.StatusCreated) // waits until the lease of the slow one is over
 		before := w.shops[0].stale.Load()
 		close(h.resume)
@@ -79,11 +99,11 @@ func TestPausedPastItsLease(t *testing.T) {
 func TestTheLastOne(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, wish wishes) {
-		h := hold("slow")
+		h := hold(t, "slow")
 		wish.desks, wish.options, wish.stub = 2, brief, h.stub
 		desks := newWorld(t, wish).open(t, 1, 1)
 		slow := desks[0].start("/claim", "slow")
-		<-h.waiting
+		await(t, h.waiting)
 		quick := into[receipt](t, desks[1].claim("quick"), http.StatusCreated)
 		close(h.resume)
 		(<-slow).is(t, soldOut)
@@ -102,11 +122,11 @@ func TestTheLastOne(t *testing.T) {
 func TestSentAgainMeanwhile(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, wish wishes) {
-		h := hold("k")
+		h := hold(t, "k")
 		wish.desks, wish.options, wish.stub = 2, brief, h.stub
 		desks := newWorld(t, wish).open(t, 5, 3)
 		first := desks[0].start("/claim", "k")
-		<-h.waiting
+		await(t, h.waiting)
 		second := into[receipt](t, desks[1].claim("k"), http.StatusCreated)
 		close(h.resume)
 		if got := into[receipt](t, <-first, http.StatusOK); got != second {
@@ -127,13 +147,13 @@ func TestReturnedMeanwhile(t *testing.T) {
 	w.shops[0].payments.client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		once.Do(func() {
 			close(waiting)
-			<-resume
+			standStill(t, resume)
 		})
 		return http.DefaultTransport.RoundTrip(r)
 	})}
 	desks := w.open(t, 5, 1)
 	first := desks[0].start("/claim", "k")
-	<-waiting
+	await(t, waiting)
 	r := into[receipt](t, desks[1].claim("k"), http.StatusCreated)
 	into[receipt](t, desks[1].giveReturn(r.ID), http.StatusOK)
 	close(resume)
@@ -154,13 +174,13 @@ func TestSoldOutStands(t *testing.T) {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Idempotency-Key") == "stuck" && !came.Swap(true) {
 						close(waiting)
-						<-resume
+						standStill(t, resume)
 					}
 					h.ServeHTTP(w, r)
 				})
 			}}).open(t, 1, 1)[0]
 			first := d.start(way, "stuck")
-			<-waiting
+			await(t, waiting)
 			r := into[receipt](t, d.claim("quick"), http.StatusCreated)
 			d.send(http.MethodPost, "/coupons/"+d.coupon+way, "", "Idempotency-Key", "stuck").is(t, soldOut)
 			into[receipt](t, d.giveReturn(r.ID), http.StatusOK)
@@ -281,6 +301,10 @@ func TestDeclined(t *testing.T) {
 	into[coupon](t, d.send(http.MethodPost, "/coupons", body), http.StatusCreated)
 	for range 2 {
 		d.claim("k").is(t, declined)
+	}
+	state := into[sale](t, d.send(http.MethodGet, "/coupons/dear/claims/k", ""), http.StatusOK)
+	if state.State != saleDeclined {
+		t.Errorf("got the state %q, want declined", state.State)
 	}
 	d.audit(1, 0, 0)
 }

@@ -106,7 +106,7 @@ func readJSON(r *http.Request, into any) error {
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
 		return e // too large
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
 		return badRequest.field(e.Field, "a %s where %s is wanted", e.Value, e.Type)
 	}
 	if err != nil {
@@ -118,6 +118,9 @@ func readJSON(r *http.Request, into any) error {
 func readable(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "the body is empty: want a JSON object"
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return "want one JSON object, not a JSON " + e.Value
 	}
 	return fmt.Sprintf("want one JSON object: %v", err)
 }

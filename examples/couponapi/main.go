@@ -9,8 +9,9 @@
 // # Guarantees
 //
 // As long as the store keeps what it acknowledged: a coupon is never oversold, left + sold =
-// stock, and one Idempotency-Key is one sale at most, whatever is paused, lost or sent twice. The
-// store decides that, not the lock: see claim.go, which is the heart of it.
+// stock, and one Idempotency-Key is one sale at most (per coupon and way to claim), whatever is
+// paused, lost or sent twice. The store decides that, not the lock: see claim.go, which is the heart
+// of it.
 //
 // # What is not guaranteed
 //

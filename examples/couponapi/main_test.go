@@ -168,6 +168,9 @@ func request(ctx context.Context, method, url, body string, headers ...string) (
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

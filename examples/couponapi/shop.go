@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,8 +94,11 @@ const (
 func (r receipt) record() string { return receiptRecord + r.ID }
 
 // create creates a coupon with all its stock, in one commit over all of its buckets. The same
-// coupon again is no error.
+// coupon again is no error, and takes no locks: they are needed for selling.
 func (s *shop) create(ctx context.Context, c coupon) error {
+	if err := s.compare(ctx, c); !notFound.is(err) {
+		return err
+	}
 	resources := []string{c.resource()}
 	ops := []storage.Op{
 		storage.Require(c.resource(), infoRecord, 0),
@@ -111,9 +115,14 @@ func (s *shop) create(ctx context.Context, c coupon) error {
 	}
 	defer func() { _ = leases.Release(ctx) }()
 	err = s.commit(ctx, storage.Commit{Tokens: leases.Tokens(), Ops: ops})
-	if !errors.Is(err, storage.ErrVersionMismatch) {
-		return err
+	if errors.Is(err, storage.ErrVersionMismatch) { // somebody else was quicker
+		return s.compare(ctx, c)
 	}
+	return err
+}
+
+// compare says whether the coupon of this name is this one: nil, exists or notFound.
+func (s *shop) compare(ctx context.Context, c coupon) error {
 	there, err := s.coupon(ctx, c.ID)
 	if err == nil && there != c {
 		err = exists.because("%s was created with stock %d, buckets %d, price %d", there.ID, there.Stock, there.Buckets, there.Price)
@@ -133,22 +142,31 @@ func (s *shop) coupon(ctx context.Context, id string) (c coupon, err error) {
 }
 
 // commit commits under a key of its own, so that a lost answer is asked for again and not guessed:
-// what was applied is answered as applied, even if the token has been overtaken since.
+// what was applied is answered as applied, even if the token has been overtaken since. An answer
+// that was lost stays unknown until one comes, whatever becomes of the tries after it.
 func (s *shop) commit(ctx context.Context, c storage.Commit) error {
-	if c.Key == "" {
-		c.Key = fencing.NewGrant() // random, and of the right grammar
-	}
-	var err error
+	_, err := s.commitKeyed(ctx, c, fencing.NewGrant()) // random, and of the right grammar
+	return err
+}
+
+// commitKeyed is commit under a key that others may send, too. replayed says that they were first.
+func (s *shop) commitKeyed(ctx context.Context, c storage.Commit, key string) (replayed bool, err error) {
+	c.Key = key
+	var open error // the answer that was lost
 	for try := range 4 {
 		if try > 0 && !pause(ctx, time.Duration(try)*20*time.Millisecond) {
-			return err
+			break
 		}
-		_, err = s.store.Commit(ctx, c)
-		if o := fencing.OutcomeOf(err); o == fencing.Applied || o == fencing.Refused {
-			return err
+		var res storage.Result
+		res, err = s.store.Commit(ctx, c)
+		switch fencing.OutcomeOf(err) {
+		case fencing.Applied, fencing.Refused:
+			return res.Replayed && open == nil, err
+		case fencing.Unknown:
+			open = err
 		}
 	}
-	return err
+	return false, cmp.Or(open, err)
 }
 
 // overtaken says that another holder has the lock by now. Nothing was written under the old

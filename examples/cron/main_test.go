@@ -331,6 +331,19 @@ func TestOutlived(t *testing.T) {
 	h.exactlyOnce(t)
 }
 
+// TestNoNumbers: what counts nothing is refused, and not taken for a night without work.
+func TestNoNumbers(t *testing.T) {
+	t.Parallel()
+	for _, env := range []string{"BUCKETS=abc", "ITEMS=-1", "ITEMS=1 2"} {
+		h := &hosts{dir: t.TempDir(), url: "http://" + testenv.FreeAddress(t)}
+		cmd := h.nightly(t, "one", env)
+		exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
+		if !ok || exit.ExitCode() != 2 || !strings.Contains(said(t, cmd), "want whole numbers; nothing was done") {
+			t.Errorf("%s: got %v\n%s, want status 2", env, exit, said(t, cmd))
+		}
+	}
+}
+
 // TestNoGateway: nothing is begun.
 func TestNoGateway(t *testing.T) {
 	t.Parallel()

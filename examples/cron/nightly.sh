@@ -15,6 +15,9 @@ set -eu
 
 : "${BUCKETS:=4}" "${ITEMS:=5}" "${TTL:=30s}" "${NIGHT:=$(date +%Y-%m-%d)}"
 export ITEMS NIGHT
+case "$BUCKETS,$ITEMS" in
+*[!0-9,]* | ,* | *,) echo "nightly: BUCKETS is \"$BUCKETS\" and ITEMS is \"$ITEMS\": want whole numbers; nothing was done" >&2; exit 2 ;;
+esac
 
 # work does one item and prints its result. Here comes yours.
 work() {

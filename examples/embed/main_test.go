@@ -141,12 +141,33 @@ func TestShop(t *testing.T) {
 	s.ask(t, "GET", "/coupons/7", 404, `"outcome":"refused"`)
 	s.ask(t, "POST", "/coupons/7/claim", 404, `"outcome":"refused"`)
 	s.ask(t, "PUT", "/coupons/7?left=-1", 400, "left")
+	s.ask(t, "PUT", "/coupons/7?left=9223372036854775807", 400, "left") // no counter is so large
 	s.ask(t, "PUT", "/coupons/a%20b?left=1", 400, "resource")
 	s.ask(t, "PUT", "/coupons/7?left=1", 200, `{"left":1}`)
 	s.ask(t, "POST", "/coupons/7/claim", 200, `{"left":0}`)
 	s.ask(t, "POST", "/coupons/7/claim", 409, "no coupon is left")
 	s.ask(t, "GET", "/nothing", 404, "")
 	s.ask(t, "GET", "/problems/stale-token", 200, "token")
+}
+
+// TestNotANumber: a client over HTTP puts something else into the record. That is not "sold out", and
+// not 0.
+func TestNotANumber(t *testing.T) {
+	t.Parallel()
+	s := start(t, "")
+	c := s.client(t, key)
+	g, err := c.Issuer().Grant(t.Context(), locking.Request{Resource: "coupon:7", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Store().Put(t.Context(), g.Token, stock, []byte("many")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Issuer().Release(t.Context(), g.Token); err != nil {
+		t.Fatal(err)
+	}
+	s.ask(t, "GET", "/coupons/7", 409, "is not a number")
+	s.ask(t, "POST", "/coupons/7/claim", 409, "is not a number")
 }
 
 // TestKeys: without a key, for what the key does not cover, and for what is not mounted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -39,16 +40,15 @@ func (s *shop) routes(mux *http.ServeMux) {
 
 // show tells how many are left. It is a plain read, for looking at: no decision hangs on it.
 func (s *shop) show(w http.ResponseWriter, r *http.Request) {
-	rec, err := s.store.Get(r.Context(), resource(r), stock)
-	n, _ := storage.ParseCounter(rec.Value)
+	n, err := number(s.store.Get(r.Context(), resource(r), stock))
 	answer(w, n, err)
 }
 
 // fill says how many there are: PUT /coupons/42?left=10.
 func (s *shop) fill(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.ParseInt(r.URL.Query().Get("left"), 10, 64)
-	if err != nil || n < 0 {
-		answer(w, 0, &fencing.InvalidError{What: "left", Allowed: "a number, 0 or more"})
+	if err != nil || n < 0 || n > storage.MaxCounter {
+		answer(w, 0, &fencing.InvalidError{What: "left", Allowed: fmt.Sprintf("a number, 0 to %d", int64(storage.MaxCounter))})
 		return
 	}
 	err = s.locker.Do(r.Context(), resource(r), func(ctx context.Context, t fencing.Token) error {
@@ -63,11 +63,10 @@ func (s *shop) fill(w http.ResponseWriter, r *http.Request) {
 func (s *shop) claim(w http.ResponseWriter, r *http.Request) {
 	var left int64
 	err := s.locker.Do(r.Context(), resource(r), func(ctx context.Context, t fencing.Token) error {
-		rec, err := s.store.GetFenced(ctx, t, stock)
+		n, err := number(s.store.GetFenced(ctx, t, stock))
 		if err != nil {
 			return err
 		}
-		n, _ := storage.ParseCounter(rec.Value)
 		if n <= 0 {
 			return soldOut{}
 		}
@@ -77,6 +76,24 @@ func (s *shop) claim(w http.ResponseWriter, r *http.Request) {
 	})
 	answer(w, left, err)
 }
+
+// number reads a record that is to be one: whoever has the gateway's key may have put anything there.
+func number(rec storage.Record, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, ok := storage.ParseCounter(rec.Value)
+	if !ok {
+		return 0, notANumber{}
+	}
+	return n, nil
+}
+
+// notANumber is a refusal by the data.
+type notANumber struct{}
+
+func (notANumber) Error() string            { return "the record " + stock + " is not a number" }
+func (notANumber) Outcome() fencing.Outcome { return fencing.Refused }
 
 func resource(r *http.Request) string { return "coupon:" + r.PathValue("id") }
 

@@ -19,6 +19,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -50,8 +52,11 @@ type grant struct {
 func main() {
 	url := flag.String("etcd", "", "an etcd to use, http://127.0.0.1:2379 say (default: a private one, or a stand-in)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // a private etcd is ended with us
 	err := run(ctx, os.Stdout, *url)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "outside-lock:", err)
@@ -66,7 +71,7 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	var locks service = &etcd{url: url, about: "etcd"}
+	var locks service = &etcd{url: strings.TrimRight(url, "/"), about: "etcd"}
 	if url == "" {
 		var end func()
 		if program, lookErr := exec.LookPath("etcd"); lookErr == nil {
