@@ -116,8 +116,30 @@ func TestCompareLooks(t *testing.T) {
 			t.Errorf("compare, %s: %q does not say %q", mode, got, truth)
 		}
 	}
+	if got := eval[int](p, `document.querySelectorAll("#compare-panel [role=status], #compare-panel [aria-live]").length`); got != 0 {
+		t.Errorf("%d parts of the comparison tell of each step to who listens", got)
+	}
+	p.until("its end is told", `/No lock: 1 too many.*checked on writes: all accounted for/.test(document.getElementById("live").textContent)`)
 	p.lookAll("compare")
 	p.show(desk)
 	p.press("compare-close")
 	p.until("the comparison is closed", `document.getElementById("compare-panel").hidden`)
+}
+
+// TestMarkOfNoUse: where the store has a mark and nobody checks it, it does not look like one that refuses.
+func TestMarkOfNoUse(t *testing.T) {
+	t.Parallel()
+	p := open(t, serve(t), "", desk)
+	for mode, checked := range map[string]bool{"grant": true, "lock": false} {
+		p.visit("#/sandbox?mode=" + mode)
+		p.press("A-acquire")
+		p.idle()
+		p.picture("mark-" + mode)
+		p.sound("a mark in the mode " + mode)
+		area := eval[float64](p, `parseFloat(getComputedStyle(document.querySelector("#diagram .known")).fillOpacity)`)
+		said := strings.Contains(p.text("#account"), "not checked") && strings.Contains(eval[string](p, `document.querySelector("#diagram .headline").textContent`), "not checked")
+		if area > 0 != checked || said == checked {
+			t.Errorf("%s: the mark's area has the opacity %v, and it is said that nobody checks it: %t; want it checked: %t", mode, area, said, checked)
+		}
+	}
 }

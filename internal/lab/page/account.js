@@ -24,7 +24,7 @@ export function sum(a) {
 }
 
 // show fills the card. damage is the list of what was lost; testids only for the page's main card.
-export function show(el, account, { damage = [], stock = "", marks = [], testids = false } = {}) {
+export function show(el, account, { damage = [], stock = "", marks = [], noCheck = false, testids = false } = {}) {
   if (!account) {
     swap(el);
     return;
@@ -40,7 +40,7 @@ export function show(el, account, { damage = [], stock = "", marks = [], testids
         h("dt", { text: marks.length > 1 ? `Mark of ${plain(m.resource)}` : "Store's mark" }),
         h("dd", {},
           h("span", { class: "mark-number", text: m.number, "data-testid": testids && `mark-${plain(m.resource)}` }),
-          m.retired && h("small", { text: " retired" }))))),
+          (m.retired || noCheck) && h("small", { text: noCheck ? " not checked" : " retired" }))))),
     h("p", { class: `truth ${account.held ? "held" : "not-held"}`, "data-testid": testids && "account-truth" },
       h("span", { class: "sum", text: sum(account) }), " ",
       h("strong", { text: `${account.held ? "✓" : "✕"} ${account.text}` })),

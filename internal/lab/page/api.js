@@ -43,7 +43,5 @@ export const state = (id) => call("GET", path(id));
 export const command = (id, cmd) => call("POST", `${path(id)}/commands`, cmd);
 export const events = (id) => new EventSource(new URL(`${path(id)}/events`, base));
 
-// end gives a session up; nobody waits for it, also not while the page is being left.
-export const end = (id) => {
-  fetch(new URL(path(id), base), { method: "DELETE", keepalive: true }).catch(() => {});
-};
+// end gives a session up, also while the page is being left. That it could not be is nobody's trouble.
+export const end = (id) => fetch(new URL(path(id), base), { method: "DELETE", keepalive: true }).catch(() => {});

@@ -51,8 +51,15 @@ class Lab {
   // begin starts a session, shows it and gives up the one before; null where another was begun meanwhile.
   async begin(spec, name) {
     const generation = ++this.generation;
-    this.leave();
-    const session = await Session.begin(spec);
+    await this.leave(); // where the lab is full, the place of the one is the other's
+    if (generation !== this.generation) return null;
+    let session;
+    try {
+      session = await Session.begin(spec);
+    } catch (problem) {
+      if (generation !== this.generation) return null; // nobody wants to know
+      throw problem;
+    }
     if (generation !== this.generation) {
       session.close();
       return null;
@@ -60,16 +67,26 @@ class Lab {
     this.notice("");
     this.session = session;
     session.subscribe((what) => {
+      if (session !== this.session) return; // it is being given up
       if (what.event) this.announce(what.event.damage ? `${what.event.text} Damage: ${what.event.damage}` : what.event.text);
       if (what.link) this.linked(session);
     });
+    this.watch();
     this.stage.show(ofSession(session, this.about, name));
     return session;
   }
 
   leave() {
-    if (this.session) this.session.close();
+    const { session } = this;
     this.session = null;
+    return session?.close();
+  }
+
+  // watch opens the session's stream, or closes it while nobody looks: a browser has only six
+  // connections to a server, for all tabs together.
+  watch() {
+    if (document.hidden) this.session?.rest();
+    else this.session?.listen();
   }
 
   // show puts a recorded run on the stage.
@@ -94,9 +111,13 @@ class Lab {
   notice(text, again) {
     const el = byId("notice");
     el.hidden = !text;
+    const done = () => {
+      this.notice("");
+      byId("story-title").focus();
+      if (again) again();
+    };
     swap(el, text && h("p", { text, "data-testid": "notice" }),
-      text && again && action("Start again", () => { this.notice(""); again(); }, { class: "small", "data-testid": "start-again" }),
-      text && !again && action("Close", () => this.notice(""), { class: "small" }));
+      text && action(again ? "Start again" : "Close", done, { class: "small", "data-testid": again && "start-again" }));
   }
 
   fail(problem, again) {
@@ -154,7 +175,7 @@ class Lab {
   compareAll() {
     const { script } = this.teller;
     if (!script) return;
-    if (script.commands.length) compare.open(this.about, script);
+    if (script.commands.length) compare.open(this.about, script, this.announce);
     else this.notice("There is nothing to compare yet: do something first.");
   }
 
@@ -190,7 +211,7 @@ function wire(lab) {
     { key: "j", what: "the next event", run: () => lab.stage.move(1) },
     { key: "k", what: "the event before", run: () => lab.stage.move(-1) },
     { key: ",", what: "look one event back", run: () => byId("look-back").click() },
-    { key: ".", what: "look one event on", run: () => byId("look-on").click() },
+    { key: ".", what: "look one event on; from now, go one step on", run: () => byId("look-on").click() },
     { key: "b", what: "back to now", run: () => lab.stage.look(undefined) },
     { key: "d", what: "the diagram as a table", run: () => toggle(byId("table-toggle").parentElement) },
     { key: "c", what: "compare all modes", run: () => lab.compareAll() },
@@ -202,18 +223,18 @@ function wire(lab) {
     if (location.hash && !location.hash.startsWith("#/")) return; // the skip link
     lab.route().then(() => byId("story-title").focus());
   });
-  // A page that the browser keeps for going back must not keep its stream: there are few connections.
-  addEventListener("pagehide", (ev) => (ev.persisted ? lab.session?.rest() : lab.leave()));
-  addEventListener("pageshow", (ev) => ev.persisted && lab.session?.listen());
+  document.addEventListener("visibilitychange", () => lab.watch());
+  // A page that the browser keeps for going back must not keep its stream, either.
+  addEventListener("pagehide", (ev) => {
+    if (ev.persisted) return lab.session?.rest();
+    compare.close();
+    return lab.leave();
+  });
+  addEventListener("pageshow", (ev) => ev.persisted && lab.watch());
 }
 
 // boot asks where it is, and tries again on request where nobody answers.
 async function boot() {
-  const box = byId("chapters-box");
-  const wide = matchMedia("(min-width: 1180px)");
-  box.open = wide.matches;
-  wide.addEventListener("change", () => { box.open = wide.matches; });
-  legend.show(byId("legend"));
   try {
     const about = await api.about();
     byId("where").textContent = `lock: ${about.lock} · store: ${about.store}`;
@@ -229,5 +250,15 @@ async function boot() {
   }
 }
 
+// fold shows the list of chapters where there is room for it.
+function fold() {
+  const wide = matchMedia("(min-width: 1180px)");
+  const follow = () => { byId("chapters-box").open = wide.matches; };
+  wide.addEventListener("change", follow);
+  follow();
+}
+
 theme.start();
+fold();
+legend.show(byId("legend"));
 during(boot);

@@ -35,7 +35,7 @@ export function introduced(commands, next, press) {
 export function full(clients, send, { nodes, flush }) {
   const options = {
     resource: h("select", { id: "option-resource" }, h("option", { value: "coupon", text: "coupon" }), h("option", { value: "stock", text: "stock" })),
-    value: h("input", { id: "option-value", inputmode: "numeric", pattern: "-?[0-9]{1,16}", size: "6", placeholder: "read − 1" }),
+    value: h("input", { id: "option-value", inputmode: "numeric", pattern: "0|[1-9][0-9]{0,8}", size: "6", placeholder: "read − 1" }),
     number: h("input", { id: "option-number", inputmode: "numeric", pattern: "[0-9]{1,16}", size: "6", placeholder: "holder's" }),
     key: h("input", { id: "option-key", pattern: "[A-Za-z0-9._:\\-]{1,64}", size: "8", placeholder: "none" }),
     node: h("select", { id: "option-node" }, ["1", "2", "3"].map((n) => h("option", { value: n, text: n }))),

@@ -6,8 +6,8 @@ import { commandText, isWrite } from "./labels.js";
 import { introduced } from "./board.js";
 import { finish } from "./settings.js";
 
-// Guide plays one chapter. lab is the app: begin(spec, name), fail(error), chapters, next(slug),
-// compare(script), progress(), notice().
+// Guide plays one chapter. lab is the app: begin(spec, name), session, fail(error, again),
+// announce(text), next(slug), progress().
 export class Guide {
   constructor(lab, chapter) {
     this.lab = lab;
@@ -29,15 +29,18 @@ export class Guide {
     return during(async () => {
       this.done = 0;
       this.last = null;
-      this.over = false;
+      this.over = this.running = false;
+      this.session = null;
       this.tell();
       const { mode, lock, ttl } = this.current;
       try {
-        this.session = await this.lab.begin({ mode, lock, ttl }, `${this.chapter.title}: ${this.current.title || "the run"}`);
+        const session = await this.lab.begin({ mode, lock, ttl }, `${this.chapter.title}: ${this.current.title || "the run"}`);
+        if (!session) return; // something else was begun meanwhile
+        this.session = session;
+        this.tell();
       } catch (problem) {
         this.lab.fail(problem, () => this.start());
       }
-      this.tell();
     });
   }
 
@@ -56,25 +59,27 @@ export class Guide {
     if (!this.next) return this.advance();
     return during(async () => {
       const step = this.next;
-      this.running = true;
-      this.tell();
       const { session } = this;
+      this.running = true;
+      // The controls stay as they are, and keep the focus, while the step is under way.
+      for (const el of byId("story").querySelectorAll("[aria-disabled]")) el.setAttribute("aria-disabled", "true");
       const before = session.state.seq;
       try {
         await session.ready(step.command, 20000);
         const done = await session.send(step.command);
-        if (session !== this.session) return;
+        if (session !== this.lab.session) return; // given up meanwhile
         this.done++;
         const came = session.events.filter((e) => e.seq > before);
         const decisive = (done.resumed || []).at(-1) || done.event;
         this.last = { step, answer, status: done.status, came, decisive };
         this.lab.stage.look(undefined);
+        if (step.predict) this.lab.announce(`Your prediction was ${answer === step.predict.right ? "right" : "wrong"}. ${step.predict.why}`);
       } catch (problem) {
-        this.lab.fail(problem, () => this.start());
-      } finally {
-        this.running = false;
+        if (session === this.lab.session) this.lab.fail(problem, () => this.start());
       }
-      if (session === this.session) this.tell(true);
+      if (session !== this.lab.session) return;
+      this.running = false;
+      this.tell();
     });
   }
 
@@ -88,11 +93,11 @@ export class Guide {
     this.over = true;
     finish(this.chapter.slug);
     this.lab.progress();
-    this.tell(true);
+    this.tell();
   }
 
-  // tell writes the story's panel anew; with `focus` the keyboard stays with the next control.
-  tell(focus) {
+  // tell writes the story's panel anew. The keyboard stays in it, at the next control.
+  tell() {
     const { chapter, current: part } = this;
     const parts = chapter.parts.length;
     document.body.dataset.step = String(this.done || 0);
@@ -106,7 +111,7 @@ export class Guide {
       this.last && this.told(this.last),
       this.over ? this.ending() : this.asked(),
     );
-    if (focus && held) byId("story").querySelector("[data-first]")?.focus({ preventScroll: true });
+    if (held) byId("story").querySelector("[data-first]")?.focus({ preventScroll: true });
   }
 
   modeNote(part) {
@@ -147,17 +152,18 @@ export class Guide {
     const press = () => (step.predict ? byId("story").querySelector("input:checked, input").focus() : this.go());
     return [
       h("p", { class: "count", text: `Step ${this.done + 1} of ${steps.length}` }),
-      prose(step.say, { class: "say" }),
+      prose(step.say, { class: "say", id: "say" }),
       step.predict ? this.question(step.predict, waiting) : this.nextButton(commandText(step.command), waiting),
       introduced(steps.slice(0, this.done + 1).map((st) => st.command), waiting || step.predict ? null : step.command, press),
     ];
   }
 
-  // nextButton stays in its place and keeps the focus while a step is under way: it is not disabled, but
-  // does nothing then.
+  // nextButton is not disabled while a step is under way, so that it keeps the focus: it does nothing then.
   nextButton(text, waiting) {
     return h("p", { class: "actions" },
-      action(text, () => this.go(), { class: "primary", "data-testid": "step-next", "data-first": true, "aria-disabled": String(waiting) }));
+      action(text, () => this.go(), {
+        class: "primary", "data-testid": "step-next", "data-first": true, "aria-disabled": String(waiting), "aria-describedby": this.next && "say",
+      }));
   }
 
   question(q, waiting) {
@@ -170,7 +176,7 @@ export class Guide {
       else hint.textContent = "Choose an answer first: being wrong is how this is learned.";
     };
     return h("form", { class: "question", onsubmit: submit },
-      h("fieldset", {}, h("legend", { text: q.ask }),
+      h("fieldset", { "aria-describedby": "say" }, h("legend", { text: q.ask }),
         q.answers.map((text, i) => h("label", { class: "choice" },
           h("input", { type: "radio", name, value: String(i), "data-testid": `answer-${i}`, "data-first": i === 0 }), h("span", { text })))),
       hint,
@@ -193,6 +199,7 @@ export class Guide {
 
   again() {
     this.part = 0;
+    byId("story-title").focus();
     return this.start();
   }
 

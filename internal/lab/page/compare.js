@@ -18,21 +18,25 @@ export function close() {
 }
 
 // open plays a script {mode, ttl, lock, commands} in all modes. Each mode keeps its own pace: in one
-// of them somebody waits for a lock, in another there is none.
-export function open(about, script) {
+// of them somebody waits for a lock, in another there is none. announce tells those who listen of the end.
+export function open(about, script, announce) {
   close();
   const panel = byId("compare-panel");
   panel.hidden = false;
   byId("compare-title").focus();
   panel.scrollIntoView({ block: "start" });
   swap(byId("compare-script"), script.commands.map((c) => h("li", { text: commandText(c) })));
-  running = about.modes.map((m) => column(about, m, script));
-  swap(byId("compare-grid"), running.map((c) => c.el));
-  return during(() => Promise.all(running.map((c) => c.run())));
+  const columns = about.modes.map((m) => column(about, m, script));
+  running = columns;
+  swap(byId("compare-grid"), columns.map((c) => c.el));
+  return during(async () => {
+    const ends = await Promise.all(columns.map((c) => c.run()));
+    if (running === columns) announce(ends.join(" "));
+  });
 }
 
 function column(about, mode, script) {
-  const status = h("p", { class: "hint", role: "status", text: "begins …" });
+  const status = h("p", { class: "hint", text: "begins …" });
   const picture = h("div", { class: "picture", role: "region", "aria-label": `Diagram: ${mode.title}`, tabindex: "0" });
   const account = h("div", { class: "account" });
   const el = h("section", { class: "column", "data-testid": `compare-${mode.mode}`, "aria-label": mode.title },
@@ -53,12 +57,12 @@ function column(about, mode, script) {
     const skipped = [];
     try {
       const spec = Object.fromEntries(Object.entries({ mode: mode.mode, ttl: script.ttl, lock: script.lock }).filter(([, v]) => v));
-      session = await Session.begin(spec, false);
-      if (stopped) return session.close();
+      session = await Session.begin(spec);
+      if (stopped) return "";
       source = ofSession(session, about, mode.title);
       session.subscribe((what) => what.event && show());
       for (const [i, cmd] of script.commands.entries()) {
-        if (stopped) return undefined;
+        if (stopped) return "";
         status.textContent = `Step ${i + 1} of ${script.commands.length}`;
         await session.ready(cmd, session.state.ttl_ms + 5000);
         try {
@@ -72,19 +76,21 @@ function column(about, mode, script) {
       show();
       status.textContent = skipped.length ? `Done. Not possible here: ${skipped.join("; ")}` : "Done.";
       el.dataset.done = "true";
+      return `${mode.title}: ${source.account().text}.`;
     } catch (problem) {
       status.textContent = `This mode could not be played: ${problem.message}`;
       el.dataset.done = "failed";
+      return `${mode.title}: ${status.textContent}`;
     } finally {
-      if (session) session.close();
+      session?.close();
     }
-    return undefined;
-  };
-  const stop = () => {
-    stopped = true;
-    if (session) session.close();
   };
   const observer = new ResizeObserver(() => source && show());
   observer.observe(el);
+  const stop = () => {
+    stopped = true;
+    observer.disconnect();
+    session?.close();
+  };
   return { el, run, stop };
 }

@@ -4,7 +4,7 @@ import { s } from "./dom.js";
 import { arrange, leases, marks, pauses, place, timeline, wrap } from "./layout.js";
 import { geometry, rowHeight, textWidth } from "./geometry.js";
 import { headHeight, headline, heads } from "./heads.js";
-import { answers, asks, clock, isResume, isWrite, lanesOf, verdict } from "./labels.js";
+import { answers, asks, clock, isResume, isWrite, lanesOf, unchecked, verdict } from "./labels.js";
 import { arrow, chip, label, sign, tear } from "./shapes.js";
 import { band, holds, lanes, staircase, stopped } from "./bands.js";
 
@@ -27,9 +27,10 @@ export function draw(view, width) {
   const toY = (now) => timeline(rows, top, now, bottomOfRows + tail - 16);
   const held = leases(rows, view.deadlines);
 
-  const svg = s("svg", { class: "diagram", width: geo.width, height, viewBox: `0 0 ${geo.width} ${height}`, role: "group", "aria-label": view.name });
+  const svg = s("svg", { class: unchecked(view) ? "diagram unchecked" : "diagram", width: geo.width, height, viewBox: `0 0 ${geo.width} ${height}`, role: view.onSelect ? "group" : "img", "aria-label": view.name });
+  const drawn = s("g", { "aria-hidden": "true" }); // for those who listen there are the buttons, and the table
   const alive = s("g", { class: "bands" });
-  svg.append(
+  drawn.append(
     s("defs", {}, s("pattern", { id: hatch, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
       s("rect", { class: "hatch-ground", width: 6, height: 6 }), s("line", { class: "hatch-line", x1: 0, y1: 0, x2: 0, y2: 6 }))),
     ...(view.heads ? [s("rect", { class: "ground", width: geo.width, height }), heads(geo, view, tracks)] : []),
@@ -42,11 +43,11 @@ export function draw(view, width) {
     s("g", { class: "marks" }, tracks.map((t, i) => staircase(geo, t, i, top, height - 6))),
     bars(geo, rows),
     s("g", { class: "events" }, rows.map((row) => drawRow(geo, row, brief))),
-    ...(view.onSelect ? [s("g", { class: "buttons" }, rows.map((row) => button(geo, row, view)))] : []),
   );
+  svg.append(drawn, ...(view.onSelect ? [s("g", { class: "buttons" }, rows.map((row) => button(geo, row, view)))] : []));
   const tick = (now) => alive.replaceChildren(...held.map((l) => band(geo, l, { rows, toY: toY(now), now, live: view.live, both: tracks.length > 1 })));
   tick(view.now);
-  if (view.live) svg.append(waiting(geo, view.clients, height));
+  if (view.live) drawn.append(waiting(geo, view.clients, height));
   return { svg, tick, moving: held.some((l) => !l.end), heads: view.heads ? null : headline(geo, view, tracks) };
 }
 

@@ -2,7 +2,7 @@
 
 import { s } from "./dom.js";
 import { titleOfTrack } from "./geometry.js";
-import { LANES, LANE_TITLES } from "./labels.js";
+import { LANES, LANE_TITLES, unchecked } from "./labels.js";
 
 export const headHeight = (geo) => (geo.narrow ? 36 : 44);
 
@@ -26,9 +26,14 @@ export function heads(geo, view, tracks) {
     const x = geo.x.store + i * geo.track;
     if (narrow && named) put("mark-head", x + 4, "start", named, last.number, 10.5);
     else if (named) put("mark-head", x + 16, "start", "Mark", `${named} ${last.number}`);
-    else put("mark-head", x + (narrow ? 12 : 16), "start", "Mark", last.number + (last.retired && !narrow ? ", retired" : ""));
+    else put("mark-head", x + (narrow ? 12 : 16), "start", "Mark", standingMark(last, view, narrow));
   });
   return group;
+}
+
+function standingMark({ number, retired }, view, narrow) {
+  if (unchecked(view)) return narrow ? "no check" : `${number}, not checked`;
+  return number + (retired && !narrow ? ", retired" : "");
 }
 
 // standing is what is said under each lane's title.

@@ -25,6 +25,9 @@ export function lanesOf(e) {
   return { from: e.actor, to: to === e.actor || SELF_ACTIONS.has(e.action) ? "" : to };
 }
 
+// unchecked tells whether a mark is there and nobody looks at it.
+export const unchecked = ({ mode }) => mode === "lock";
+
 // verdict sorts an outcome by how it is drawn.
 export function verdict(e) {
   switch (e.outcome) {

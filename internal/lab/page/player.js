@@ -13,7 +13,7 @@ export class Player {
       this.stop();
       if (this.teller) this.teller.reset();
     });
-    byId("look-back").addEventListener("click", () => stage.look((stage.upTo ?? stage.source.events.length) - 1));
+    byId("look-back").addEventListener("click", () => stage.look(stage.events.length - 1));
     byId("look-on").addEventListener("click", () => this.step());
   }
 
@@ -51,7 +51,6 @@ export class Player {
   set(playing) {
     this.playing = playing;
     const button = byId("play");
-    button.setAttribute("aria-pressed", String(playing));
     button.textContent = playing ? "Stop" : "Play";
   }
 }

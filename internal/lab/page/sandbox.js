@@ -18,26 +18,23 @@ export class Sandbox {
 
   start() {
     return during(async () => {
-      this.dropped();
       this.session = null;
+      this.running = false;
       this.tell();
       const spec = Object.fromEntries(Object.entries(this.spec).filter(([, v]) => v));
       try {
-        this.session = await this.lab.begin(spec, this.chapter.title);
+        const session = await this.lab.begin(spec, this.chapter.title);
+        if (!session) return; // something else was begun meanwhile
+        this.session = session;
+        session.subscribe((what) => {
+          if (what.state) board.update(this.board, session.state.clients);
+        });
+        this.tell();
       } catch (problem) {
         this.lab.fail(problem, () => this.start());
       }
-      if (this.session) {
-        const { session } = this;
-        this.dropped = session.subscribe((what) => {
-          if (what.state && this.board) board.update(this.board, session.state.clients);
-        });
-      }
-      this.tell();
     });
   }
-
-  dropped() {}
 
   reset() {
     this.queue = [];
@@ -51,9 +48,9 @@ export class Sandbox {
   // go sends the next command of a script that is being played.
   async go() {
     if (!this.canGo) return;
-    const cmd = this.queue[0];
-    if (await this.send(cmd)) this.queue.shift();
-    else this.queue = [];
+    const { queue } = this; // a reset makes another
+    if (await this.send(queue[0])) queue.shift();
+    else queue.length = 0;
     this.tellQueue();
   }
 
@@ -65,15 +62,16 @@ export class Sandbox {
       try {
         await session.ready(cmd, this.queue.length ? 20000 : 0);
         await session.send(cmd);
+        if (session !== this.lab.session) return false; // given up meanwhile
         this.lab.stage.look(undefined);
         this.lab.notice("");
         document.body.dataset.step = String(session.commands.length);
         return true;
       } catch (problem) {
-        this.lab.fail(problem, () => this.start());
+        if (session === this.lab.session) this.lab.fail(problem, () => this.start());
         return false;
       } finally {
-        this.running = false;
+        if (session === this.session) this.running = false;
       }
     });
   }
@@ -122,6 +120,7 @@ export class Sandbox {
       ev.preventDefault();
       this.spec.ttl = ttl.value;
       this.spec.lock = nodes.checked ? "nodes" : "";
+      byId("story-title").focus();
       this.reset();
     };
     return h("form", { class: "fields", onsubmit: apply },

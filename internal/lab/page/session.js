@@ -5,14 +5,13 @@ import * as api from "./api.js";
 const RETRY_MS = 2000;
 
 export class Session {
-  // begin starts a session on the server; spec is a NewSession. One that is not streaming learns of
-  // its events by collect: a browser has only six connections to a server.
-  static async begin(spec, streaming = true) {
-    return new Session(await api.newSession(spec), spec, streaming);
+  // begin starts a session on the server; spec is a NewSession. It learns of its events by a stream
+  // once it is told to listen, else by collect: a browser has only six connections to a server.
+  static async begin(spec) {
+    return new Session(await api.newSession(spec), spec);
   }
 
-  constructor(state, spec, streaming) {
-    this.streaming = streaming;
+  constructor(state, spec) {
     this.id = state.id;
     this.spec = spec;
     this.mode = state.mode;
@@ -23,8 +22,8 @@ export class Session {
     this.until_ms = new Map(); // by client, resource and number: the last deadline of a lease
     this.listeners = new Set();
     this.firstMarks = state.mode === "none" ? [] : state.marks || [];
+    this.source = null; // the stream, while it listens
     this.see(state);
-    if (streaming) this.listen();
   }
 
   // deadlines lists the last known one of every lease: renewals are no events.
@@ -48,7 +47,7 @@ export class Session {
   }
 
   see(state) {
-    if (this.state && state.now_ms < this.state.now_ms) return; // overtaken on the way
+    if (this.state && (state.now_ms < this.state.now_ms || state.seq < this.state.seq)) return; // overtaken on the way
     this.state = state;
     this.seenAt = performance.now();
     const last = this.snapshots[this.snapshots.length - 1];
@@ -67,8 +66,9 @@ export class Session {
     return true;
   }
 
+  // listen opens the stream, which tells everything from the first event on: what is known is not added again.
   listen() {
-    if (this.link === "over") return;
+    if (this.link === "over" || this.source) return;
     const source = api.events(this.id);
     this.source = source;
     source.addEventListener("open", () => this.connected("open"));
@@ -92,40 +92,45 @@ export class Session {
 
   // rest closes the stream for a while; listen opens it again.
   rest() {
-    if (this.source) this.source.close();
+    this.source?.close();
+    this.source = null;
     clearTimeout(this.timer);
   }
 
   // broken: the browser connects again by itself unless the server said no; then it is asked why.
   async broken(source) {
-    if (this.link === "over") return;
+    if (source !== this.source) return; // it rests, or is over
     this.connected("retrying");
     if (source.readyState !== EventSource.CLOSED) return;
+    let again = () => this.broken(source);
     try {
       this.see(await api.state(this.id));
-      this.timer = setTimeout(() => this.listen(), RETRY_MS);
+      again = () => {
+        this.rest();
+        this.listen();
+      };
     } catch (problem) {
-      if (problem.status === 404 || problem.status === 410) this.finish();
-      else this.timer = setTimeout(() => this.broken(source), RETRY_MS);
+      if (problem.status === 404 || problem.status === 410) return this.finish();
     }
+    if (source === this.source) this.timer = setTimeout(again, RETRY_MS);
+    return undefined;
   }
 
   // finish: the session is over and stays to be looked at.
   finish() {
     if (this.link === "over") return;
-    if (this.source) this.source.close();
-    clearTimeout(this.timer);
+    this.rest();
     this.see({ ...this.state, now_ms: this.now() });
     this.link = "over";
     this.changed({ link: "over" });
   }
 
-  // close gives the session up, here and on the server.
-  close() {
+  // close gives the session up, here and on the server, and returns when that has heard of it.
+  async close() {
     const was = this.link;
     this.finish();
     this.listeners.clear();
-    if (was !== "over") api.end(this.id);
+    if (was !== "over") await api.end(this.id);
   }
 
   // send sends a command and returns its Done once everything that came of it has arrived.
@@ -141,13 +146,14 @@ export class Session {
     this.see(done.state);
     if (done.event && this.add(done.event)) this.changed({ event: done.event });
     this.changed({ state: true });
-    if (this.streaming) await this.until(() => this.settled(done.state.seq), 3000);
-    else await this.collect();
+    if (this.source) await this.until(() => this.settled(done.state.seq), 3000);
+    if (!this.settled(done.state.seq)) await this.collect();
     return done;
   }
 
   // collect fetches everything that has happened so far, once.
   collect() {
+    if (this.link === "over") return Promise.resolve();
     return new Promise((resolve) => {
       const source = api.events(this.id);
       const end = () => {
@@ -165,22 +171,20 @@ export class Session {
     });
   }
 
-  // settled: every event up to seq is here, and nobody who may go on has parked actions left.
+  // settled: every event up to seq is here, of which there are as many, and nobody who may go on has
+  // parked actions left.
   settled(seq) {
-    const known = this.events.length ? this.events[this.events.length - 1].seq : 0;
-    return known >= Math.max(seq, this.state.seq) && this.state.clients.every((c) => c.paused || c.busy || !c.parked);
+    return this.events.length >= Math.max(seq, this.state.seq) && this.state.clients.every((c) => c.paused || c.busy || !c.parked);
   }
 
   // ready waits while the one who is to act still waits for the lock, at most `ms`.
   async ready(cmd, ms) {
     const free = () => !this.state.clients.some((c) => c.name === cmd.actor && c.busy && !c.paused);
-    if (["pause", "resume"].includes(cmd.action)) return true;
-    if (this.streaming) return this.until(free, ms);
-    for (const end = performance.now() + ms; !free() && performance.now() < end;) {
-      await new Promise((resolve) => setTimeout(resolve, 300));
-      await this.collect();
+    if (["pause", "resume"].includes(cmd.action)) return;
+    for (const end = performance.now() + ms; !free() && this.link !== "over" && performance.now() < end;) {
+      await this.until(free, Math.min(300, ms));
+      if (!free() && !this.source) await this.collect();
     }
-    return free();
   }
 
   // until waits until test() holds after some change, at most `ms`; it tells whether it does.

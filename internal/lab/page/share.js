@@ -10,7 +10,7 @@ export const MODES = ["none", "lock", "writes", "grant"];
 const MOST = 100;
 const ACTIONS = new Map([["A", CLIENT_ACTIONS], ["B", CLIENT_ACTIONS], ["operator", OPERATOR_ACTIONS]]);
 const OPTIONS = ["resource", "value", "number", "key", "node"];
-const FITS = { resource: /^(coupon|stock)$/, value: /^-?[0-9]{1,16}$/, number: /^[0-9]{1,16}$/, key: /^[A-Za-z0-9._:-]{1,64}$/, node: /^[123]$/ };
+const FITS = { resource: /^(coupon|stock)$/, value: /^(0|[1-9][0-9]{0,8})$/, number: /^[0-9]{1,16}$/, key: /^[A-Za-z0-9._:-]{1,64}$/, node: /^[123]$/ };
 const TTL = /^[0-9]{1,4}(\.[0-9]{1,3})?(ms|s|m)$/;
 
 const encodeCommand = (c) => [`${c.actor}.${c.action}`, ...OPTIONS.filter((o) => c[o]).map((o) => `${o}=${c[o]}`)].join(";");

@@ -6,6 +6,7 @@ import * as details from "./details.js";
 import * as table from "./table.js";
 import { draw } from "./diagram.js";
 import { byId, calm, h, swap } from "./dom.js";
+import { unchecked } from "./labels.js";
 import { concerns } from "./layout.js";
 
 // newestMarks are the marks after a view's last event.
@@ -22,7 +23,10 @@ export class Stage {
     this.selected = undefined;
     this.onLook = () => {}; // called when another moment is looked at
     byId("scrub").addEventListener("input", (ev) => this.look(Number(ev.target.value)));
-    byId("back-to-now").addEventListener("click", () => this.look(undefined));
+    byId("back-to-now").addEventListener("click", () => {
+      byId("scrub").focus(); // the button goes
+      this.look(undefined);
+    });
     byId("diagram").addEventListener("keydown", (ev) => this.walk(ev));
     new ResizeObserver(() => this.resized()).observe(byId("diagram"));
     setInterval(() => this.tick(), calm() ? 1000 : 100);
@@ -43,7 +47,8 @@ export class Stage {
   // look shows the first n events; undefined, or all of them, is now.
   look(n) {
     const all = this.source ? this.source.events.length : 0;
-    this.upTo = n === undefined || n >= all ? undefined : Math.max(0, n);
+    const upTo = Math.max(0, n ?? all);
+    this.upTo = upTo >= all ? undefined : upTo;
     this.refresh();
     this.onLook();
   }
@@ -108,7 +113,7 @@ export class Stage {
     const seq = this.lookingBack ? (view.events.length ? view.events[view.events.length - 1].seq : 0) : undefined;
     accountCard.show(byId("account"), this.source.account(seq), {
       damage: this.lookingBack ? view.events.map((e) => e.damage).filter(Boolean) : this.source.damage,
-      stock: this.lookingBack ? "" : this.source.stock, marks: newestMarks(view), testids: true,
+      stock: this.lookingBack ? "" : this.source.stock, marks: newestMarks(view), noCheck: unchecked(view), testids: true,
     });
     table.show(byId("table"), view.events, this.source.name, this.selected, (n) => this.select(n));
     const event = view.events.find((e) => e.seq === this.selected);

@@ -12,7 +12,7 @@ test("a script goes into a link and comes out of it as it was", () => {
   const script = {
     mode: "writes", ttl: "10s", lock: "nodes",
     commands: [
-      { actor: "A", action: "acquire" }, { actor: "B", action: "write", resource: "stock", value: "-3" },
+      { actor: "A", action: "acquire" }, { actor: "B", action: "write", resource: "stock", value: "3" },
       { actor: "A", action: "add", key: "k.1:x" }, { actor: "operator", action: "evict", number: "34" }, { actor: "operator", action: "forget-node", node: 2 },
     ],
   };
