@@ -18,7 +18,7 @@ import (
 )
 
 // startTimeout is how long a server may take to answer for the first time.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // servers are the private servers of a run of the program, in a directory that ends with them.
 type servers struct {

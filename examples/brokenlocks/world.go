@@ -70,7 +70,7 @@ func (e *errNotHere) Error() string { return "needs " + e.needs }
 // machine was slower than a lock's time, is told again with locks that last longer. An *errNotHere
 // says that w lacks what e needs.
 func (w *World) Play(ctx context.Context, e Exhibit, fenced bool) (seen Seen, err error) {
-	for try := range 4 {
+	for try := range 6 {
 		seen, err = w.play(ctx, e, fenced, w.TTL<<try)
 		if _, ok := errors.AsType[*errStory](err); !ok {
 			break

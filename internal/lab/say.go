@@ -9,7 +9,7 @@ import (
 func modes() []ModeAbout {
 	return []ModeAbout{
 		{ModeNone, "No lock", "A and B read and write as they like. They send no tokens, and nothing is checked."},
-		{ModeLock, "The lock only", "A and B take the lock and send its tokens, but the store's check is defeated: every write gets a token that is good now, whoever sends it."},
+		{ModeLock, "The lock only", "A and B take the lock and send its tokens, and nobody looks at them: every write is given a token that is good now, whoever sends it."},
 		{ModeWrites, "The fence, checked on writes", "The store refuses tokens below the highest that it has seen, and hears of a token by the first write that bears it."},
 		{ModeGrant, "The fence, raised at the grant", "The store knows a token before its holder does, so whatever an older holder still sends is refused."},
 	}
