@@ -27,8 +27,8 @@ type demoCmd struct {
 	TTL    time.Duration `default:"1s" env:"FENCEGATE_DEMO_TTL" help:"The clients' lease time, 200ms to 1m; A is stopped for longer."`
 	Pause  string        `enum:"signal,simulated" default:"${pause}" env:"FENCEGATE_DEMO_PAUSE" help:"How A is stopped: ${enum}; signal is SIGSTOP."`
 	Listen string        `default:"127.0.0.1:0" env:"FENCEGATE_DEMO_LISTEN" help:"The address of the demo's gateway; port 0 picks a free one."`
-	Trace  string        `placeholder:"FILE" help:"Write what happened to this file, too: the lab takes it in."`
-	SVG    string        `name:"svg" placeholder:"DIR" help:"Draw each telling to DIR/MODE-light.svg and DIR/MODE-dark.svg, too."`
+	Trace  string        `placeholder:"FILE" env:"FENCEGATE_DEMO_TRACE" help:"Write what happened to this file, too: the lab takes it in."`
+	SVG    string        `name:"svg" placeholder:"DIR" env:"FENCEGATE_DEMO_SVG" help:"Draw each telling to DIR/MODE-light.svg and DIR/MODE-dark.svg, too."`
 	outputFlag
 }
 
