@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/internal/trace"
+	"github.com/fencegate/fencegate/locking/memlock"
 	"github.com/fencegate/fencegate/locking/pglock"
 	"github.com/fencegate/fencegate/locking/redislock"
 	"github.com/fencegate/fencegate/locking/redlock"
@@ -19,7 +20,7 @@ import (
 )
 
 // decided says by which statement or script a lock or a store decides, and by which function in
-// Postgres that one calls.
+// Postgres that one calls; in Go, by which function of the file, as it begins.
 type decided struct{ file, function string }
 
 // sourceOf is what decides in a kind of lock ("lock") or store ("store").
@@ -31,6 +32,11 @@ type sourceOf struct {
 
 func sourcesOf(place, kind string) sourceOf {
 	switch place + " " + kind {
+	case "lock memory":
+		hold := decided{"memlock.go", "func (b *Backend) onHold("}
+		return sourceOf{"go", memlock.Sources(), map[string]decided{
+			"acquire": {"memlock.go", "func (b *Backend) try("}, "renew": hold, "release": hold, "evict": hold,
+		}}
 	case "lock redis":
 		return sourceOf{"lua", redislock.Sources(), map[string]decided{
 			"acquire": {"acquire.lua", ""}, "renew": {"renew.lua", ""}, "release": {"release.lua", ""}, "evict": {"evict.lua", ""},
@@ -93,7 +99,10 @@ func (f backendFlags) labSource(ctx context.Context, pool *pgxpool.Pool) func(pl
 				continue // a test finds every one of them
 			}
 			source := &trace.Source{Language: s.language, Name: d.file[strings.LastIndex(d.file, "/")+1:], Text: string(text)}
-			if d.function != "" && pool != nil {
+			switch {
+			case s.language == "go":
+				source.Text = goFunction(source.Text, d.function)
+			case d.function != "" && pool != nil:
 				source.Text += functionText(ctx, pool, d.function)
 			}
 			found[[2]string{place, action}] = source
@@ -105,6 +114,13 @@ func (f backendFlags) labSource(ctx context.Context, pool *pgxpool.Pool) func(pl
 		}
 	}
 	return func(place, action string) *trace.Source { return found[[2]string{place, action}] }
+}
+
+// goFunction cuts a function out of a file.
+func goFunction(text, begins string) string {
+	_, rest, _ := strings.Cut(text, begins)
+	body, _, _ := strings.Cut(rest, "\n}\n")
+	return begins + body + "\n}\n"
 }
 
 // functionText is empty where the database does not tell: the statement is shown without it then.

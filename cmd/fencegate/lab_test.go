@@ -37,6 +37,15 @@ func TestLabSources(t *testing.T) {
 			}
 		}
 	}
+	shown := backendFlags{Lock: "memory", Store: "memory"}.labSource(t.Context(), nil)
+	for place, actions := range labActions {
+		for _, action := range actions {
+			source := shown(place, action)
+			if source == nil || strings.Count(source.Text, "\nfunc ") > 0 || strings.Count(source.Text, "\n") < 10 || !strings.HasSuffix(source.Text, "\n}\n") {
+				t.Errorf("%s in memory, %s: %+v, want a function", place, action, source)
+			}
+		}
+	}
 	if !strings.Contains(read(t, "fencing/mark.go"), currentGo) {
 		t.Error("fencing/mark.go has another rule than the lab shows")
 	}
