@@ -4,6 +4,8 @@ package main
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -22,7 +24,12 @@ func TestMain(m *testing.M) {
 // runner stops the shared servers after the tests.
 type runner struct{ m *testing.M }
 
-func (r runner) Run() int { return testenv.Run(r.m) }
+func (r runner) Run() int {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup: the programs that the tests start would ignore it, too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	return testenv.Run(r.m)
+}
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
