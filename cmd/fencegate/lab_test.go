@@ -55,19 +55,13 @@ func TestLabSources(t *testing.T) {
 // store, what decided is shown, and other resources are out of reach.
 func TestServeLab(t *testing.T) {
 	t.Parallel()
-	var nodes []string
-	for range 3 {
-		nodes = append(nodes, testenv.StartRedis(t, nil).URL())
-	}
-	if out, err := command(t, "redlock", "init", "--redlock-urls", strings.Join(nodes, ",")).CombinedOutput(); err != nil {
-		t.Fatalf("redlock init: %v\n%s", err, out)
-	}
+	nodes := redlockNodes(t)
 	pg := pgtxtest.Database(t)
 	for name, args := range map[string][]string{
 		"memory+sqlite":     nil,
 		"memory+memory":     {"--store", "memory"},
 		"redis+redis":       {"--lock", "redis", "--store", "redis", "--redis-url", testenv.SharedRedis(t).URL()},
-		"redlock+memory":    {"--lock", "redlock", "--store", "memory", "--redlock-urls", strings.Join(nodes, ",")},
+		"redlock+memory":    {"--lock", "redlock", "--store", "memory", "--redlock-urls", nodes},
 		"postgres+postgres": {"--lock", "postgres", "--store", "postgres", "--postgres-url", pg},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,17 +15,25 @@ import (
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
+// redlockNodes starts three nodes and returns their URLs, with commas.
+func redlockNodes(t *testing.T) string {
+	t.Helper()
+	var urls []string
+	for range 3 {
+		urls = append(urls, testenv.StartRedis(t, nil).URL())
+	}
+	nodes := strings.Join(urls, ",")
+	if out, err := command(t, "redlock", "init", "--redlock-urls", nodes).CombinedOutput(); err != nil {
+		t.Fatalf("redlock init: %v\n%s", err, out)
+	}
+	return nodes
+}
+
 // TestServePairs starts a server over every lock and every store: it locks, writes, refuses what
 // is stale, is ready, and ends cleanly.
 func TestServePairs(t *testing.T) {
 	t.Parallel()
-	var nodes []string
-	for range 3 {
-		nodes = append(nodes, testenv.StartRedis(t, nil).URL())
-	}
-	if out, err := command(t, "redlock", "init", "--redlock-urls", strings.Join(nodes, ",")).CombinedOutput(); err != nil {
-		t.Fatalf("redlock init: %v\n%s", err, out)
-	}
+	nodes := redlockNodes(t)
 	locks := map[string]string{"memory": "", "redis": "redis", "redlock": "redlock", "postgres": "postgres"}
 	for lock := range locks {
 		for _, store := range []string{"sqlite", "memory", "redis", "postgres"} {
@@ -39,7 +47,7 @@ func TestServePairs(t *testing.T) {
 					args = append(args, "--postgres-url", pgtxtest.Database(t))
 				}
 				if lock == "redlock" {
-					args = append(args, "--redlock-urls", strings.Join(nodes, ","))
+					args = append(args, "--redlock-urls", nodes)
 				}
 				r := startReplica(t, args...)
 				useIt(t, r)

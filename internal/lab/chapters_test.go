@@ -8,14 +8,13 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencegate/fencegate/internal/lab"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking/pglock"
 	"github.com/fencegate/fencegate/locking/redislock"
-	"github.com/fencegate/fencegate/migrations"
 	"github.com/fencegate/fencegate/storage/pgstore"
 	"github.com/fencegate/fencegate/storage/redisstore"
 	"github.com/fencegate/fencegate/storage/sqlitestore"
@@ -53,27 +52,7 @@ func onRedis(tb testing.TB) lab.Options {
 
 func onPostgres(tb testing.TB) lab.Options {
 	tb.Helper()
-	url := testenv.SharedPostgres(tb).NewDatabase(tb)
-	m, err := migrations.Open(tb.Context(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := m.Up(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	if err := m.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	pgstore.Configure(cfg)
-	pool, err := pgxpool.NewWithConfig(tb.Context(), cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
+	pool := pgtxtest.Open(tb, pgtxtest.Database(tb), pgstore.Configure)
 	lock, err := pglock.New(tb.Context(), pool, nil)
 	if err != nil {
 		tb.Fatal(err)

@@ -13,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/story"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/memlock"
 	"github.com/fencegate/fencegate/locking/pglock"
 	"github.com/fencegate/fencegate/locking/redislock"
-	"github.com/fencegate/fencegate/migrations"
 	"github.com/fencegate/fencegate/storage"
 	"github.com/fencegate/fencegate/storage/memstore"
 	"github.com/fencegate/fencegate/storage/pgstore"
@@ -35,28 +35,7 @@ func redisClient(tb testing.TB, r *testenv.Redis) *redis.Client {
 
 func pool(tb testing.TB) *pgxpool.Pool {
 	tb.Helper()
-	url := testenv.SharedPostgres(tb).NewDatabase(tb)
-	m, err := migrations.Open(tb.Context(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := m.Up(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	if err := m.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	pgstore.Configure(cfg)
-	p, err := pgxpool.NewWithConfig(tb.Context(), cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(p.Close)
-	return p
+	return pgtxtest.Open(tb, pgtxtest.Database(tb), pgstore.Configure)
 }
 
 func lockBackend(tb testing.TB, name string) (b locking.Backend) {
