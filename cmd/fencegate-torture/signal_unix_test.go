@@ -15,6 +15,9 @@ import (
 // TestMain is a process that waits for its first signal, where its parent asks for one.
 func TestMain(m *testing.M) {
 	if os.Getenv("FENCEGATE_TORTURE_TEST_WAITS") == "" {
+		if signal.Ignored(syscall.SIGHUP) { // under nohup: the processes that the tests start would ignore it, too
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		}
 		os.Exit(m.Run())
 	}
 	if os.Getenv("FENCEGATE_TORTURE_TEST_WAITS") == "nohup" {
