@@ -66,11 +66,15 @@ type errNotHere struct{ needs string }
 
 func (e *errNotHere) Error() string { return "needs " + e.needs }
 
+// mostTries is how often a story is told where the machine is slower than its locks, each time with
+// locks that last twice as long.
+const mostTries = 6
+
 // Play tells e once and returns what came of it. A story that did not go as it must, because the
 // machine was slower than a lock's time, is told again with locks that last longer. An *errNotHere
 // says that w lacks what e needs.
 func (w *World) Play(ctx context.Context, e Exhibit, fenced bool) (seen Seen, err error) {
-	for try := range 6 {
+	for try := range mostTries {
 		seen, err = w.play(ctx, e, fenced, w.TTL<<try)
 		if _, ok := errors.AsType[*errStory](err); !ok {
 			break

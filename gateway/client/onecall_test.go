@@ -118,15 +118,16 @@ func TestCommitLockedWaits(t *testing.T) {
 	r := newRig(t, s)
 	g := grant(t, r.issuer, request("a"))
 	sent := time.Now()
-	_, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Wait: 200 * time.Millisecond})
+	_, err := r.Store().CommitLocked(t.Context(), plus("", "a"), &client.LockOptions{Wait: time.Second})
 	held, ok := errors.AsType[*locking.HeldError](err)
 	if !ok || held.Number != 1 || held.Label != "tester" || held.Remaining <= 0 || fencing.OutcomeOf(err) != fencing.Refused {
 		t.Errorf("got %v, want held, and by whom", err)
 	}
-	if took := time.Since(sent); took < 200*time.Millisecond {
+	took := time.Since(sent)
+	if took < time.Second {
 		t.Errorf("it waited %v only", took)
 	}
-	if n, _ := l.counts(); n < 2 {
+	if n, _ := l.counts(); n < 2 && took < 2*time.Second { // else the first one alone may have taken that long
 		t.Errorf("got %d requests, want several", n)
 	}
 	time.AfterFunc(300*time.Millisecond, func() { _, _ = r.issuer.Release(context.Background(), g.Token) })

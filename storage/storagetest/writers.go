@@ -35,13 +35,18 @@ func randomWriters(r *run) {
 	w := &crowd{run: r, resource: r.resource()}
 	w.tokens = []fencing.Token{w.raised(w.resource, 1)}
 	end := time.Now().Add(lasts)
+	latest := end.Add(slack)
 	r.parallel(writers, func(int) {
-		for time.Now().Before(end) && !r.Failed() {
+		for now := time.Now(); (now.Before(end) || now.Before(latest) && !w.shows()) && !r.Failed(); now = time.Now() {
 			w.step()
 		}
 	})
 	w.judge()
 }
+
+// slack is how much longer the writers stay at work where a busy machine has let them do too little to
+// show anything.
+const slack = 30 * time.Second
 
 type crowd struct {
 	*run
@@ -53,7 +58,8 @@ type crowd struct {
 	tokens   []fencing.Token
 	ended    map[fencing.Token]bool // retired, and the call has returned
 	accepted []witnessed
-	sent     []sent // with a key, and applied
+	owners   map[fencing.Token]bool // of what was accepted
+	sent     []sent                 // with a key, and applied
 }
 
 type witnessed struct {
@@ -139,6 +145,10 @@ func (w *crowd) write(ctx context.Context, t fencing.Token, n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.accepted = append(w.accepted, witnessed{res.Ops[0].Counter, res.Ops[0].Version, t})
+		if w.owners == nil {
+			w.owners = map[fencing.Token]bool{}
+		}
+		w.owners[t] = true
 		if key != "" {
 			w.sent = append(w.sent, sent{key, ops, res})
 		}
@@ -180,6 +190,13 @@ func (w *crowd) check(t fencing.Token, err error, applied func()) {
 	}
 }
 
+// shows reports whether enough was accepted to judge by.
+func (w *crowd) shows() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.owners) > 1 && w.failed.Load() <= int64(len(w.accepted))
+}
+
 func (w *crowd) judge() {
 	slices.SortFunc(w.accepted, func(a, b witnessed) int { return int(a.sum - b.sum) })
 	epochs := map[fencing.Token]bool{}
@@ -196,7 +213,7 @@ func (w *crowd) judge() {
 		}
 		epochs[a.t] = true
 	}
-	if len(epochs) < 2 || w.failed.Load() > int64(len(w.accepted)) {
+	if !w.shows() {
 		w.Errorf("got %d writes of %d tokens accepted, and %d attempts failed: too few to show anything", len(w.accepted), len(epochs), w.failed.Load())
 	}
 	w.wantRecord(w.resource, "log", strconv.Itoa(len(w.accepted)), int64(len(w.accepted)))
