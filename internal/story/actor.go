@@ -80,20 +80,32 @@ func (a *Actor) Do(ctx context.Context, action Action) Reply {
 	switch action {
 	case Acquire:
 		r, err = a.acquire(ctx)
+	case Read, Check, Write, Release:
+		r, err = a.hold(ctx, action)
+	default:
+		err = fmt.Errorf("an actor cannot %q", action)
+	}
+	return explain(r, err)
+}
+
+// hold carries out what needs the lease, where there are locks.
+func (a *Actor) hold(ctx context.Context, action Action) (r Reply, err error) {
+	if a.lease == nil && (a.role.Locked || action == Check || action == Release) {
+		return r, fmt.Errorf("without a lease an actor cannot %q", action)
+	}
+	switch action {
 	case Read:
 		r, err = a.readLeft(ctx)
 	case Check:
 		r = a.check()
 	case Write:
 		r, err = a.write(ctx)
-	case Release:
+	default:
 		r = Reply{Outcome: OK, Number: a.number()}
 		err = a.lease.Release(ctx)
 		a.lease = nil
-	default:
-		err = fmt.Errorf("an actor cannot %q", action)
 	}
-	return explain(r, err)
+	return r, err
 }
 
 func explain(r Reply, err error) Reply {
@@ -125,7 +137,11 @@ func (a *Actor) acquire(ctx context.Context) (Reply, error) {
 		_ = a.lease.Release(ctx)
 	}
 	lease, err := a.locker.Acquire(ctx, a.role.Resource)
+	for errors.Is(err, locking.ErrLost) && ctx.Err() == nil { // granted too late to be trusted, by a busy machine
+		lease, err = a.locker.Acquire(ctx, a.role.Resource)
+	}
 	if err != nil {
+		a.lease = nil
 		return Reply{}, err
 	}
 	a.lease = lease
