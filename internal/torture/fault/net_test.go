@@ -69,16 +69,20 @@ type probe struct {
 	counted                      int64         // by the server
 }
 
-// watch sends INCRs to addr until it is told to stop, each with a timeout. look returns what was seen so far.
-func watch(t *testing.T, addr, key string) (look, stop func() probe) {
+// watch sends INCRs to addr until it is told to stop, each with a timeout. until waits, for slack at most, until
+// enough was seen.
+func watch(t *testing.T, addr, key string) (until func(enough func(probe) bool), stop func() probe) {
 	t.Helper()
+	more := make(chan struct{}, 1) // something was seen
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var p probe
 	var running sync.WaitGroup
 	running.Go(func() {
 		c := dialRedis(t, addr)
-		for ctx.Err() == nil {
+		pace := time.NewTicker(time.Millisecond) // others want the processor, too
+		defer pace.Stop()
+		for ; ctx.Err() == nil; <-pace.C {
 			began := time.Now()
 			err := c.Incr(context.WithoutCancel(ctx), key).Err()
 			took := time.Since(began)
@@ -98,15 +102,28 @@ func watch(t *testing.T, addr, key string) (look, stop func() probe) {
 			}
 			p.slowest, p.took = max(p.slowest, took), p.took+took
 			mu.Unlock()
-			time.Sleep(time.Millisecond) // others want the processor, too
+			select {
+			case more <- struct{}{}:
+			default:
+			}
 		}
 	})
-	look = func() probe {
+	look := func() probe {
 		mu.Lock()
 		defer mu.Unlock()
 		return p
 	}
-	return look, func() probe { cancel(); running.Wait(); return look() }
+	until = func(enough func(probe) bool) {
+		late := time.After(slack)
+		for !enough(look()) {
+			select {
+			case <-more:
+			case <-late:
+				return
+			}
+		}
+	}
+	return until, func() probe { cancel(); running.Wait(); return look() }
 }
 
 func dialRedis(t *testing.T, addr string) *redis.Client {
@@ -198,22 +215,21 @@ func TestNetwork(t *testing.T) {
 		_, background := watch(t, l.Addr(), "background") // who is there before the fault
 		var p probe
 		note := inject(t, r, name, func() {
-			look, stop := watch(t, l.Addr(), name)
-			for end := time.Now().Add(slack); !c.enough(look()) && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
+			until, stop := watch(t, l.Addr(), name)
+			until(c.enough)
 			p = stop()
 		})
 		background()
 		// What is on its way arrives: at last it is as it should be, and stays so.
-		for end, same := time.Now().Add(10*time.Second), 0; note.Void == "" && same < 5 && time.Now().Before(end); {
+		again := time.NewTicker(50 * time.Millisecond)
+		for end, same := time.Now().Add(10*time.Second), 0; note.Void == "" && same < 5 && time.Now().Before(end); <-again.C {
 			n, _ := direct.Get(t.Context(), name).Int64()
 			if same++; n != p.counted || !c.seen(p) {
 				same = 0
 			}
 			p.counted = n
-			time.Sleep(50 * time.Millisecond)
 		}
+		again.Stop()
 		if note.Void == "" && !c.seen(p) {
 			t.Errorf("%s: a client saw %+v", name, p)
 		}
