@@ -14,13 +14,14 @@ type Live struct {
 	violations []Violation
 
 	locksLost, dataLost bool
-	draws               map[liveNumber]string // by number, the grant that it was drawn for
-	numbers             map[liveNumber]sight  // who was granted a number
-	holders             map[string]liveHolder // the last grant of each resource
-	keys                map[[2]string]string  // by group and key: the op that was applied
-	bases               map[liveBase]string   // the op that was applied to a version of a record
-	ended               map[grantID]newest    // the op that released a grant
-	newest              map[string]newest     // the highest grant of each resource
+	draws               map[liveNumber]string  // by number, the grant that it was drawn for
+	numbers             map[liveNumber]sight   // who was granted a number
+	holders             map[string]liveHolder  // the last grant of each resource
+	keys                map[[2]string]string   // by group and key: the op that was applied
+	bases               map[liveBase]string    // the op that was applied to a version of a record
+	ended               map[grantID]newest     // the op that released a grant
+	newest              map[string]newest      // the highest grant of each resource
+	leases              map[string][]liveLease // the last ones of each resource
 }
 
 type (
@@ -50,7 +51,7 @@ func (l *Live) Add(op history.Op) {
 	if l.numbers == nil {
 		l.numbers, l.holders = make(map[liveNumber]sight), make(map[string]liveHolder)
 		l.keys, l.bases, l.ended = make(map[[2]string]string), make(map[liveBase]string), make(map[grantID]newest)
-		l.newest = make(map[string]newest)
+		l.newest, l.leases = make(map[string]newest), make(map[string][]liveLease)
 	}
 	if op.Kind == history.Release && !op.Forged {
 		for _, t := range op.Tokens {
@@ -58,6 +59,9 @@ func (l *Live) Add(op history.Op) {
 				h.releasing = true
 				l.holders[t.Resource] = h
 			}
+		}
+		if op.Return == 0 {
+			l.unlease(&op)
 		}
 	}
 	if op.Return == 0 {
@@ -117,6 +121,7 @@ func (l *Live) violate(invariant, check string, op *history.Op, text string, ops
 
 func (l *Live) grant(op *history.Op, t history.Token) {
 	l.figures.Grants++
+	l.lease(op, t)
 	l.holders[t.Resource] = liveHolder{grant: t.Grant, op: op.ID}
 	if n, ok := l.newest[t.Resource]; !ok || n.number < t.Number {
 		l.newest[t.Resource] = newest{t.Number, op.Return, op.ID}

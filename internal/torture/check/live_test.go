@@ -91,6 +91,7 @@ func TestLiveWrong(t *testing.T) {
 			c.Forged, c.Replayed = true, true
 		}},
 		{"stale", "INV2", func(b *book) { b.op("set.3.commit").Tokens = tokens("set", 2) }},
+		{"trust", "INV9", func(b *book) { b.op("set.2.acquire").Return = b.op("set.1.release").Call - 1 }},
 		{"outcomes", "INV7", func(b *book) { b.op("coupon.2.commit").Key = "coupon.1.commit" }},
 		{"linearizable", "INV5", func(b *book) { b.op("register.3.commit").Cells = b.op("register.2.commit").Cells }},
 	} {

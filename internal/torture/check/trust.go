@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -41,7 +40,7 @@ func (r *run) trust() {
 				}
 				r.violate(Violation{
 					Invariant: "INV9", Check: "trust", Group: r.groupOf(resource), Ops: []string{a.op.ID, b.op.ID},
-					Text: fmt.Sprintf("%s was granted as number %d while the lease of number %d was trusted for another %v", resource, b.Number, a.Number, time.Duration(min(a.until, b.until)-at)),
+					Text: trustText(b.Token, a.Token, min(a.until, b.until)-at),
 				})
 				break
 			}
