@@ -81,8 +81,8 @@ type turn struct {
 	until   time.Time // no commit starts later
 	left    int       // how many may still start
 	working int
-	dead    bool // the store has refused its token
-	expired *time.Timer
+	dead    bool     // the store has refused its token
+	kept    *keeping // its lock; nil until somebody works in it
 }
 
 // enter waits for a turn, until m.end while another holds the lock, and in any case no longer than

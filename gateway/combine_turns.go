@@ -14,10 +14,6 @@ import (
 	"github.com/fencegate/fencegate/locking"
 )
 
-// holdTTL is for how long a one-call commit takes a lock. Where a gateway dies, others wait for
-// that long.
-const holdTTL = 10 * time.Second
-
 // freeAtOnce is how many locks of one commit are given back at once.
 const freeAtOnce = 8
 
@@ -122,7 +118,8 @@ func (c *combiner) begin(ctx context.Context, w *crew, token fencing.Token, trus
 	w.pass()
 	over := w.isOver(t)
 	if !over {
-		t.expired = time.AfterFunc(time.Until(trust), func() { c.expire(ctx, t) })
+		t.kept = c.keep(ctx, token)
+		t.kept.finish(func() { c.expire(ctx, t) })
 	}
 	c.mu.Unlock()
 	if over {
@@ -137,9 +134,6 @@ func (w *crew) isOver(t *turn) bool {
 		return false
 	}
 	w.turn = nil
-	if t.expired != nil {
-		t.expired.Stop()
-	}
 	return true
 }
 
@@ -159,8 +153,8 @@ func (c *combiner) done(ctx context.Context, t *turn, refused bool) {
 	}
 }
 
-// expire gives up a turn whose commits the store holds up for longer than the hold lasts. What
-// comes of them the store decides, by the token.
+// expire gives up a turn whose commits the store holds up for longer than holdMost, though their
+// requests have ended. What comes of them the store decides, by the token.
 func (c *combiner) expire(ctx context.Context, t *turn) {
 	c.mu.Lock()
 	open := t.crew.turn == t
@@ -176,6 +170,7 @@ func (c *combiner) expire(ctx context.Context, t *turn) {
 // end gives a turn's lock back and lets the crew go on.
 func (c *combiner) end(ctx context.Context, t *turn) {
 	ctx = context.WithoutCancel(ctx)
+	t.kept.stop()
 	c.free(ctx, t.token)
 	c.mu.Lock()
 	defer c.mu.Unlock()

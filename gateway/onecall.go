@@ -168,7 +168,7 @@ func (g *Gateway) combine(ctx, waiting context.Context, a alone, again bool) (re
 func (g *Gateway) several(ctx, waiting context.Context, a alone) (storage.Result, error) {
 	held := make([]fencing.Token, 0, len(a.resources))
 	defer func() { g.combined.free(ctx, held...) }() // also when something panics
-	k := g.keep(ctx)
+	k := g.combined.keep(ctx)
 	defer k.stop()
 	for _, resource := range a.resources {
 		granted, err := g.o.Issuer.Grant(waiting, locking.Request{
@@ -180,7 +180,7 @@ func (g *Gateway) several(ctx, waiting context.Context, a alone) (storage.Result
 		held = append(held, granted.Token)
 		k.add(granted.Token)
 	}
-	k.stop()
+	k.finish(nil)
 	return g.underLocks(ctx, a, held...)
 }
 

@@ -39,6 +39,9 @@ type bubble struct {
 	release func(ctx context.Context, t fencing.Token, rest func() (bool, error)) (bool, error)
 	evict   func(ctx context.Context, resource string, rest func() error) error
 	status  func(ctx context.Context, resource string, rest func() (locking.Status, error)) (locking.Status, error)
+
+	still   atomic.Bool  // the gateway stands still, and renews nothing
+	renewed atomic.Int64 // how often it has renewed
 }
 
 func inBubble(t *testing.T, play func(b *bubble)) {
@@ -91,6 +94,14 @@ func (i bubbleIssuer) Grant(ctx context.Context, r locking.Request) (locking.Gra
 		return rest()
 	}
 	return i.b.grant(ctx, r, rest)
+}
+
+func (i bubbleIssuer) Renew(ctx context.Context, ttl time.Duration, tokens []fencing.Token) []error {
+	if i.b.still.Load() {
+		return make([]error, len(tokens))
+	}
+	i.b.renewed.Add(1)
+	return i.Issuer.Renew(ctx, ttl, tokens)
 }
 
 func (i bubbleIssuer) Release(ctx context.Context, t fencing.Token) (bool, error) {
