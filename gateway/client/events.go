@@ -111,6 +111,7 @@ func (s *stream) run(caller context.Context) (heard bool, _ error) {
 	watch := time.AfterFunc(s.c.o.Timeout, cancel)
 	defer watch.Stop()
 	at := s.c.fleet.choose(true)
+	sent := time.Now()
 	resp, err := s.connect(ctx, at)
 	if err != nil {
 		if s.last.status == 0 && !s.over && caller.Err() == nil { // who has gone says nothing of the replica
@@ -119,7 +120,7 @@ func (s *stream) run(caller context.Context) (heard bool, _ error) {
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	s.c.fleet.answered(at)
+	s.c.fleet.answered(at, sent)
 	events := newSSE(resp.Body, s.id, func() { watch.Reset(silence) })
 	for {
 		watch.Reset(silence)

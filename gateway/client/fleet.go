@@ -9,8 +9,9 @@ import (
 type fleet struct {
 	bases []string // without a slash at the end
 
-	mu    sync.Mutex  // guards aside; nothing blocks under it
+	mu    sync.Mutex  // guards what follows; nothing blocks under it
 	aside []time.Time // until when a replica is passed over; zero: it is well
+	left  []time.Time // when it was last found not to be
 }
 
 // How long a replica that did not answer is passed over, and the most that it may ask for itself.
@@ -20,7 +21,7 @@ const (
 )
 
 func newFleet(bases []string) *fleet {
-	return &fleet{bases: bases, aside: make([]time.Time, len(bases))}
+	return &fleet{bases: bases, aside: make([]time.Time, len(bases)), left: make([]time.Time, len(bases))}
 }
 
 // choose returns the replica for the next request: the first that is well. One whose time aside
@@ -46,18 +47,22 @@ func (f *fleet) choose(look bool) int {
 	return best
 }
 
-// answered takes in that a replica works.
-func (f *fleet) answered(i int) {
+// answered takes in that a replica works: it has answered a request that was sent at a time. One from
+// before it was left, whose reply is read late, says nothing of what it does now.
+func (f *fleet) answered(i int, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.aside[i] = time.Time{}
+	if !f.left[i].After(sent) {
+		f.aside[i] = time.Time{}
+	}
 }
 
 // avoid takes in that a replica does not work, or sends its clients away for at least d.
 func (f *fleet) avoid(i int, d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.aside[i] = time.Now().Add(min(max(d, passOver), longest))
+	f.left[i] = time.Now()
+	f.aside[i] = f.left[i].Add(min(max(d, passOver), longest))
 }
 
 // another reports whether a request need not wait for replica i: one besides it is well, or its

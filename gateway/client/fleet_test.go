@@ -19,6 +19,7 @@ import (
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway/client"
 	"github.com/fencegate/fencegate/gateway/wire"
+	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/storage"
 )
@@ -226,11 +227,7 @@ func TestDrainingMovesWaiters(t *testing.T) {
 // until polls for a condition.
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the condition did not come true")
-		}
-	}
+	testenv.Eventually(t, 2*time.Minute, "the condition to come true", condition)
 }
 
 // TestLeaseSurvivesAHungReplica: the replica that granted the lock answers no more. The lease is
@@ -246,7 +243,7 @@ func TestLeaseSurvivesAHungReplica(t *testing.T) {
 		return h
 	})
 	c := f.client(t, client.Options{}, f.urls...)
-	const ttl = 3 * time.Second
+	const ttl = 9 * time.Second
 	l, err := locking.New(c.Issuer(), &locking.Options{TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
@@ -547,6 +544,46 @@ func TestDrainingReplicaIsLeft(t *testing.T) {
 	if asked != "abb" {
 		t.Errorf("asked %s, want abb", asked)
 	}
+}
+
+// TestLateReplyIsNoReturn: what a replica has answered to a request from before it began to drain does
+// not bring its clients back.
+func TestLateReplyIsNoReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := ""
+		network := fakes{
+			"a": func(r *http.Request) reply {
+				w := written(r)
+				if asked += "a"; asked == "a" {
+					time.Sleep(time.Second)
+					return w
+				}
+				w.closes = true
+				return w
+			},
+			"b": func(r *http.Request) reply { asked += "b"; return written(r) },
+		}
+		c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func() {
+			if _, err := c.Store().Put(t.Context(), token, "a", nil); err != nil {
+				t.Error(err)
+			}
+		}
+		go put()
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		put()
+		time.Sleep(time.Second)
+		synctest.Wait() // the first reply has been read
+		put()
+		if asked != "aab" {
+			t.Errorf("asked %s, want aab", asked)
+		}
+	})
 }
 
 // TestRefusedBodyIsNoDraining: a server closes the connection after a body that it has not read.

@@ -20,6 +20,7 @@ func (c *Client) attempt(ctx context.Context, k call) (answer, error) {
 	}
 	// Who waits for a lock is not told apart from a replica that hangs for a long time.
 	at := c.fleet.choose(k.wait == 0)
+	sent := time.Now()
 	a, err := c.exchange(ctx, at, k)
 	a.at = at
 	switch away := a.retryAfter(); {
@@ -32,7 +33,7 @@ func (c *Client) attempt(ctx context.Context, k call) (answer, error) {
 		// server also closes where it has refused a body that it did not read.
 		c.fleet.avoid(at, 0)
 	case err == nil || a.problem != nil:
-		c.fleet.answered(at)
+		c.fleet.answered(at, sent)
 	case a.status == 0 && (ctx.Err() == nil || k.wait == 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)):
 		// No answer, and not because the caller has given up. Who waits for a lock may be patient
 		// for less time than that takes.
