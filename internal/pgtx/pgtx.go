@@ -155,7 +155,7 @@ func Deadline(ctx context.Context, otherwise, most time.Duration) (context.Conte
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		// Zero would be no limit; a context that is over is found later.
-		return ctx, max(time.Millisecond, left-min(left/10, 100*time.Millisecond)), func() {}
+		return ctx, max(time.Millisecond, left-min(left/10, 500*time.Millisecond)), func() {}
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	return ctx, otherwise, cancel

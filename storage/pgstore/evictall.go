@@ -92,7 +92,7 @@ type seenMark struct {
 
 // evictStep retires the next marks after a resource, but for those that are locked.
 func (b *Backend) evictStep(ctx context.Context, after string) (step []seenMark, err error) {
-	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.RaiseTimeout, 2*b.o.RaiseTimeout)
+	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.RaiseTimeout, b.changeTimeout())
 	defer cancel()
 	read := func(rows pgx.Rows) error {
 		var m seenMark
@@ -108,8 +108,12 @@ func (b *Backend) evictStep(ctx context.Context, after string) (step []seenMark,
 
 // evictLocked is Evict for a mark that was locked. It reports whether the mark was changed.
 func (b *Backend) evictLocked(ctx context.Context, t fencing.Token) (changed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.o.RaiseTimeout) // the first must not use up what the others have
+	// The first must not use up what the others have. The context lasts longer than the wait: only the server's answer
+	// tells for sure that nothing happened, and who was in the way.
+	most, cancel := context.WithTimeout(ctx, b.changeTimeout())
 	defer cancel()
-	err = b.change(ctx, "evict", t, evictSQL, &changed)
+	_, wait, end := pgtx.Deadline(ctx, b.o.RaiseTimeout, b.changeTimeout())
+	defer end()
+	err = b.changeWithin(most, min(wait, b.o.RaiseTimeout), "evict", t, evictSQL, &changed)
 	return changed, err
 }

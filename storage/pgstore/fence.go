@@ -37,9 +37,17 @@ func (b *Backend) Evict(ctx context.Context, t fencing.Token) error {
 
 // change calls one of the functions that change a mark, and scans its one row.
 func (b *Backend) change(ctx context.Context, verb string, t fencing.Token, sql string, dest ...any) error {
-	// lock_timeout counts each wait; the context bounds all of them, and a server that is gone.
-	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.RaiseTimeout, 2*b.o.RaiseTimeout+5*time.Second)
+	ctx, wait, cancel := pgtx.Deadline(ctx, b.o.RaiseTimeout, b.changeTimeout())
 	defer cancel()
+	return b.changeWithin(ctx, wait, verb, t, sql, dest...)
+}
+
+// changeTimeout bounds a change whose context has no deadline: lock_timeout counts each wait, this all of them, and a server
+// that is gone.
+func (b *Backend) changeTimeout() time.Duration { return 2*b.o.RaiseTimeout + 5*time.Second }
+
+// changeWithin is change with a limit for each wait in the server.
+func (b *Backend) changeWithin(ctx context.Context, wait time.Duration, verb string, t fencing.Token, sql string, dest ...any) error {
 	done := b.watch(ctx, t.Resource)
 	err := pgtx.Call(ctx, b.pool, pgtx.Limits{Idle: b.o.MaxIdle, Wait: wait}, pgtx.Row(dest...), sql, t.Resource, t.Number, t.Grant)
 	holder := done()
