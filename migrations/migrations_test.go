@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -380,13 +379,8 @@ func TestWaitEndsWithContext(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close() // nobody listens there now
-	_, err = migrations.Open(t.Context(), "postgres://someone:secret@"+addr+"/db?sslmode=disable")
+	addr := testenv.FreeAddress(t) // nobody listens there
+	_, err := migrations.Open(t.Context(), "postgres://someone:secret@"+addr+"/db?sslmode=disable")
 	if _, ok := errors.AsType[*migrations.UnavailableError](err); !ok {
 		t.Errorf("got %v, want an *UnavailableError", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fencegate/fencegate/internal/testenv"
 )
@@ -32,7 +31,7 @@ func TestInterruptedInTheMiddle(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			testenv.Eventually(t, 20*time.Second, "client A to be stopped", func() bool { return stoppedChild(cmd.Process.Pid) })
+			testenv.Eventually(t, patience, "client A to be stopped", func() bool { return stoppedChild(cmd.Process.Pid) })
 			children := childrenOf(cmd.Process.Pid)
 			if len(children) != 2 {
 				t.Fatalf("the demo has the children %v, want 2", children)
@@ -47,7 +46,7 @@ func TestInterruptedInTheMiddle(t *testing.T) {
 			if got := stderr.String(); got != "fencegate: interrupted\n" {
 				t.Errorf("standard error: %q", got)
 			}
-			testenv.Eventually(t, 10*time.Second, "the clients to be gone", func() bool {
+			testenv.Eventually(t, patience, "the clients to be gone", func() bool {
 				for _, pid := range children {
 					if syscall.Kill(pid, 0) == nil {
 						return false
@@ -124,11 +123,11 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, 20*time.Second, "client A to be stopped", func() bool { return stoppedChild(cmd.Process.Pid) })
+	testenv.Eventually(t, patience, "client A to be stopped", func() bool { return stoppedChild(cmd.Process.Pid) })
 	children := childrenOf(cmd.Process.Pid)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	testenv.Eventually(t, 10*time.Second, "the clients to be gone", func() bool {
+	testenv.Eventually(t, patience, "the clients to be gone", func() bool {
 		for _, pid := range children {
 			if syscall.Kill(pid, 0) == nil {
 				return false

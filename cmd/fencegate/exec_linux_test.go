@@ -61,7 +61,7 @@ func TestExecLosesOnATerminal(t *testing.T) {
 	w := wrap(t, r, `trap '' HUP # the terminal's end must not do it
 		sh -c 'trap "" TERM; echo $$ >stubborn; while :; do sleep 0.05; done' &
 		sh -c 'sh -c "echo \$\$ >grandchild; while :; do sleep 0.05; done"; :' &
-		echo $$ >child; while :; do sleep 0.05; done`, "--ttl", "1s", "--grace", "200ms")
+		echo $$ >child; while :; do sleep 0.05; done`, "--ttl", "10s", "--grace", "200ms")
 	w.Stdin = tty
 	w.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	w.begin(t)

@@ -19,7 +19,8 @@ import (
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
-const patience = 60 * time.Second
+// patience is how long a test waits for what must come: it is no promise, and a busy machine needs it.
+const patience = time.Minute
 
 // wrapped is an exec that runs, without a terminal, in a folder of its own.
 type wrapped struct {
@@ -100,7 +101,7 @@ const forever = `trap '' TERM; echo $$ >child; while :; do sleep 0.05; done`
 func TestExecEndsWhatIgnoresTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fencing.Strict)
-	w := wrap(t, r, `(echo $(exec sh -c 'echo $PPID') >grandchild; `+strings.Replace(forever, "child", "inner", 1)+`) & `+forever, "--ttl", "1s", "--grace", "100ms")
+	w := wrap(t, r, `(echo $(exec sh -c 'echo $PPID') >grandchild; `+strings.Replace(forever, "child", "inner", 1)+`) & `+forever, "--ttl", "10s", "--grace", "100ms")
 	w.begin(t)
 	w.await(t, "child")
 	w.await(t, "grandchild")
@@ -215,7 +216,7 @@ func TestExecForwardsSignals(t *testing.T) {
 func TestExecStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fencing.Strict)
-	w := wrap(t, r, `echo $$ >child; while :; do sleep 0.05; done`, "--ttl", "1s")
+	w := wrap(t, r, `echo $$ >child; while :; do sleep 0.05; done`, "--ttl", "5s")
 	w.begin(t)
 	w.await(t, "child")
 	w.signal(t, syscall.SIGSTOP)

@@ -61,7 +61,7 @@ func TestServeLab(t *testing.T) {
 		"memory+sqlite":     nil,
 		"memory+memory":     {"--store", "memory"},
 		"redis+redis":       {"--lock", "redis", "--store", "redis", "--redis-url", testenv.SharedRedis(t).URL()},
-		"redlock+memory":    {"--lock", "redlock", "--store", "memory", "--redlock-urls", nodes},
+		"redlock+memory":    {"--lock", "redlock", "--store", "memory", "--redlock-urls", nodes, "--redlock-node-timeout", "2s"},
 		"postgres+postgres": {"--lock", "postgres", "--store", "postgres", "--postgres-url", pg},
 	} {
 		t.Run(name, func(t *testing.T) {

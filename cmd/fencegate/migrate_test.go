@@ -36,7 +36,7 @@ func TestMigrateInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, 30*time.Second, "the migration waits", func() bool {
+	testenv.Eventually(t, time.Minute, "the migration waits", func() bool {
 		var waits bool
 		const q = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
 		return db.QueryRowContext(t.Context(), q).Scan(&waits) == nil && waits

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -113,7 +112,7 @@ func TestPruneInterrupted(t *testing.T) {
 		return cmd.ProcessState.ExitCode(), errs.String()
 	}
 	status, stderr := run(func(p *os.Process) {
-		testenv.Eventually(t, 30*time.Second, "it waits", func() bool {
+		testenv.Eventually(t, patience, "it waits", func() bool {
 			var waits bool
 			const q = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation'"
 			return db.QueryRowContext(t.Context(), q).Scan(&waits) == nil && waits

@@ -111,7 +111,7 @@ func TestInterruptedRedlockAdmit(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, 20*time.Second, "admit to wait", func() bool { return strings.Contains(stderr.String(), "left") })
+	testenv.Eventually(t, patience, "admit to wait", func() bool { return strings.Contains(stderr.String(), "left") })
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: until PATTERN program args...")
 	}
 	pattern := regexp.MustCompile("(?m)" + args[0])
-	testenv.Eventually(ts.Value(tbKey{}).(testing.TB), 20*time.Second, args[0], func() bool {
+	testenv.Eventually(ts.Value(tbKey{}).(testing.TB), patience, args[0], func() bool {
 		err := ts.Exec(args[1], args[2:]...)
 		return err == nil && pattern.MatchString(ts.ReadFile("stdout"))
 	})

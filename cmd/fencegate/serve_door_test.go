@@ -48,7 +48,7 @@ func TestServeKeys(t *testing.T) {
 	r.want(204, "PUT", r.url+"/v1/resources/coupon:42/records/left", "10", "Authorization", writer, "Fencing-Token", token)
 
 	admin := addKey(t, file, apikey.Admin)
-	testenv.Eventually(t, 20*time.Second, "the new key to be known", func() bool {
+	testenv.Eventually(t, patience, "the new key to be known", func() bool {
 		a, err := r.call("GET", r.adminURL+"/metrics", "", "Authorization", admin)
 		return err == nil && a.status == 200
 	})
@@ -115,7 +115,8 @@ func TestServeOwnNames(t *testing.T) {
 // clients only wait.
 func TestServeSlowClients(t *testing.T) {
 	t.Parallel()
-	r := startReplica(t, "--store", "memory", "--read-timeout", "500ms", "--idle-timeout", "1s", "--drain-delay", "0s")
+	r := startReplica(t, "--store", "memory", "--read-timeout", "2s", "--idle-timeout", "1s", "--drain-delay", "0s")
+	r.http.Transport = &http.Transport{DisableKeepAlives: true} // else a request may come just when its connection has been idle for long enough
 	addr := strings.TrimPrefix(r.url, "http://")
 	put := "PUT /v1/resources/a/records/b HTTP/1.1\r\nHost: localhost\r\nFencing-Token: 1." + strings.Repeat("A", 26) + "\r\n"
 	for name, part := range map[string]string{
@@ -136,7 +137,7 @@ func TestServeSlowClients(t *testing.T) {
 			if _, err := io.WriteString(c, part); err != nil {
 				t.Fatal(err)
 			}
-			_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			reply, err := io.ReadAll(c)
 			if err != nil { // a reset is an end as well, but not a deadline
 				if ne, ok := err.(net.Error); ok && ne.Timeout() { //nolint:errorlint // ReadAll wraps nothing
@@ -148,14 +149,14 @@ func TestServeSlowClients(t *testing.T) {
 	t.Run("waits for a lock", func(t *testing.T) {
 		t.Parallel()
 		r := r.in(t)
-		r.lock("one", `{"ttl": "1s"}`)
-		r.lock("one", `{"ttl": "1s", "wait": "30s"}`)
+		r.lock("one", `{"ttl": "3s"}`)
+		r.lock("one", `{"ttl": "1m", "wait": "50s"}`)
 	})
 	t.Run("waits in one call", func(t *testing.T) {
 		t.Parallel()
 		r := r.in(t)
-		r.lock("two", `{"ttl": "1s"}`)
-		r.want(200, "POST", r.url+"/v1/commits", `{"lock": {"wait": "30s"}, "ops": [{"kind": "put", "resource": "two", "key": "left", "value": "MTA="}]}`)
+		r.lock("two", `{"ttl": "3s"}`)
+		r.want(200, "POST", r.url+"/v1/commits", `{"lock": {"wait": "50s"}, "ops": [{"kind": "put", "resource": "two", "key": "left", "value": "MTA="}]}`)
 	})
 	t.Run("watches", func(t *testing.T) {
 		t.Parallel()
@@ -165,14 +166,14 @@ func TestServeSlowClients(t *testing.T) {
 		}
 		defer c.Close()
 		_, _ = io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		in := bufio.NewReader(c)
 		if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 			t.Fatalf("%q, %v", line, err)
 		}
 		r := r.in(t)
-		r.lock("three", `{"ttl": "1s"}`)
-		r.lock("three", `{"ttl": "1s", "label": "later", "wait": "30s"}`)
+		r.lock("three", `{"ttl": "3s"}`)
+		r.lock("three", `{"ttl": "1m", "label": "later", "wait": "50s"}`)
 		for line := ""; !strings.Contains(line, "later"); {
 			if line, err = in.ReadString('\n'); err != nil {
 				t.Fatalf("the stream ended: %v", err)
@@ -210,7 +211,7 @@ func TestServeConnections(t *testing.T) {
 		t.Error("a third connection is served")
 	}
 	first.Close()
-	_ = third.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = third.SetReadDeadline(time.Now().Add(patience))
 	if !answered(bufio.NewReader(third)) {
 		t.Error("the third connection is not served after the first has ended")
 	}
@@ -258,7 +259,7 @@ func TestServeShowsNoSecrets(t *testing.T) {
 	redis.Kill()
 	see(r.call("DELETE", lock, "", auth, key, "Fencing-Token", token))
 	see(r.call("GET", r.url+"/readyz", "", auth, key))
-	testenv.Eventually(t, 20*time.Second, "/readyz to notice that Redis is gone", func() bool {
+	testenv.Eventually(t, patience, "/readyz to notice that Redis is gone", func() bool {
 		see(r.call("GET", r.url+"/readyz?verbose", "", auth, key))
 		return strings.Contains(seen, "[-] lock redis failed")
 	})

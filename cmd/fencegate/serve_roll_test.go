@@ -36,7 +36,7 @@ func TestServeRollingRestart(t *testing.T) {
 }
 
 func rollingRestart(t *testing.T, args ...string) {
-	args = append(args, "--drain-delay", "1s", "--log-level", "warn")
+	args = append(args, "--drain-delay", "2s", "--log-level", "warn")
 	const replicas = 3
 	var running [replicas]*replica
 	var urls []string

@@ -23,7 +23,7 @@ import (
 func TestServeStopSendsWaitersAway(t *testing.T) {
 	t.Parallel()
 	redis := testenv.SharedRedis(t).URL()
-	args := []string{"--lock", "redis", "--store", "redis", "--redis-url", redis, "--drain-delay", "2s"}
+	args := []string{"--lock", "redis", "--store", "redis", "--redis-url", redis, "--drain-delay", "8s"} // all of it comes before the end of the delay, also on a busy machine
 	stopping, staying := startReplica(t, args...), startReplica(t, args...)
 	name := testenv.Unique(t, "coupon")
 	token := staying.lock(name, `{"ttl": "1m"}`)
@@ -36,12 +36,12 @@ func TestServeStopSendsWaitersAway(t *testing.T) {
 			replies <- fmt.Sprint(a.status, " ", a.closed, " ", strings.Contains(a.body, "/problems/draining"), " ", err)
 		}()
 	}
-	testenv.Eventually(t, 20*time.Second, "all to wait", func() bool {
+	testenv.Eventually(t, patience, "all to wait", func() bool {
 		return strings.Contains(stopping.want(200, "GET", stopping.url+"/metrics", "").body, fmt.Sprintf("fencegate_lock_waiters %d", waiters))
 	})
 	began := time.Now()
 	stopping.signal(syscall.SIGTERM)
-	testenv.Eventually(t, 10*time.Second, "/readyz to say no", func() bool {
+	testenv.Eventually(t, patience, "/readyz to say no", func() bool {
 		a, err := stopping.call("GET", stopping.url+"/readyz", "")
 		return err == nil && a.status == 503
 	})
@@ -50,11 +50,11 @@ func TestServeStopSendsWaitersAway(t *testing.T) {
 			t.Errorf("a waiter got %q, want %q", got, want)
 		}
 	}
-	if late := time.Since(began); late > 20*time.Second {
+	if late := time.Since(began); late > 40*time.Second { // and not after their wait
 		t.Errorf("the waiters were sent away after %v", late)
 	}
 	// Before the address is closed, whoever comes is sent away, too: with certainty nothing happens.
-	testenv.Eventually(t, 10*time.Second, "requests to be sent away", func() bool {
+	testenv.Eventually(t, patience, "requests to be sent away", func() bool {
 		a, err := stopping.call("GET", stopping.url+"/v1/locks", "")
 		return err == nil && a.status == 503 && a.closed && strings.Contains(a.body, "/problems/draining")
 	})
@@ -72,7 +72,7 @@ func TestServeStopFinishes(t *testing.T) {
 	t.Parallel()
 	r, hung := hangingCommit(t, "--drain-delay", "0s")
 	r.signal(syscall.SIGTERM)
-	testenv.Eventually(t, 10*time.Second, "the address to be closed", func() bool {
+	testenv.Eventually(t, patience, "the address to be closed", func() bool {
 		_, err := r.call("GET", r.url+"/livez", "", "Connection", "close")
 		return err != nil
 	})
@@ -111,7 +111,7 @@ func TestServeStopAdmin(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_ = c.SetDeadline(time.Now().Add(patience))
 		fmt.Fprintf(c, "POST /v1/resources/coupon:42/lock/evict HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 			addr, len(evictOne))
 		in := bufio.NewReader(c)
@@ -119,7 +119,7 @@ func TestServeStopAdmin(t *testing.T) {
 			t.Fatalf("%q, %v", line, err)
 		}
 		r.signal(syscall.SIGTERM)
-		testenv.Eventually(t, 10*time.Second, "both addresses to be closed", func() bool {
+		testenv.Eventually(t, patience, "both addresses to be closed", func() bool {
 			_, public := r.call("GET", r.url+"/livez", "", "Connection", "close")
 			_, admin := r.call("GET", r.adminURL+"/livez", "", "Connection", "close")
 			return public != nil && admin != nil
@@ -185,7 +185,7 @@ func TestServeSecondSignal(t *testing.T) {
 	t.Parallel()
 	r := startReplica(t, "--store", "memory", "--drain-delay", "10m")
 	r.signal(syscall.SIGINT)
-	testenv.Eventually(t, 10*time.Second, "the stop to begin", func() bool { return strings.Contains(r.log.String(), `"msg":"stopping"`) })
+	testenv.Eventually(t, patience, "the stop to begin", func() bool { return strings.Contains(r.log.String(), `"msg":"stopping"`) })
 	r.want(200, "GET", r.url+"/livez", "")
 	r.signal(syscall.SIGINT)
 	r.wait(-1) // by the signal
@@ -211,7 +211,7 @@ func hangingCommit(t *testing.T, args ...string) (*replica, hanging) {
 		}
 		h.reply <- a
 	}()
-	testenv.Eventually(t, 10*time.Second, "the commit to be under way", func() bool {
+	testenv.Eventually(t, patience, "the commit to be under way", func() bool {
 		return strings.Contains(r.want(200, "GET", r.url+"/metrics", "").body, "fencegate_http_requests_in_flight 1")
 	})
 	return r, h

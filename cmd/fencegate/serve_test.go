@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fencegate/fencegate/internal/pgtx/pgtxtest"
 	"github.com/fencegate/fencegate/internal/testenv"
@@ -47,7 +46,7 @@ func TestServePairs(t *testing.T) {
 					args = append(args, "--postgres-url", pgtxtest.Database(t))
 				}
 				if lock == "redlock" {
-					args = append(args, "--redlock-urls", nodes)
+					args = append(args, "--redlock-urls", nodes, "--redlock-node-timeout", "2s")
 				}
 				r := startReplica(t, args...)
 				useIt(t, r)
@@ -71,15 +70,15 @@ func useIt(t *testing.T, r *replica) {
 	t.Helper()
 	name := testenv.Unique(t, "coupon")
 	record := r.url + "/v1/resources/" + name + "/records/left"
-	token := r.lock(name, `{"ttl": "20s"}`)
+	token := r.lock(name, `{"ttl": "1m"}`)
 	r.want(204, "PUT", record, "10", "Fencing-Token", token)
 	if got := r.want(200, "GET", record, "", "Fencing-Token", token); got.body != "10" {
 		t.Errorf("read %q, want 10", got.body)
 	}
-	r.want(423, "POST", r.url+"/v1/resources/"+name+"/lock", `{"ttl": "20s"}`)
+	r.want(423, "POST", r.url+"/v1/resources/"+name+"/lock", `{"ttl": "1m"}`)
 	r.want(200, "DELETE", r.url+"/v1/resources/"+name+"/lock", "", "Fencing-Token", token)
 	r.want(412, "PUT", record, "9", "Fencing-Token", token)
-	newer := r.lock(name, `{"ttl": "20s", "wait": "5s"}`)
+	newer := r.lock(name, `{"ttl": "1m", "wait": "50s"}`)
 	r.want(412, "PUT", record, "9", "Fencing-Token", token)
 	r.want(204, "PUT", record, "8", "Fencing-Token", newer)
 }
@@ -88,7 +87,7 @@ func useIt(t *testing.T, r *replica) {
 func TestServeNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplica(t, "--drain-delay", "0s", "--log-format", "text")
-	testenv.Eventually(t, 10*time.Second, "what to try", func() bool { return strings.Contains(r.log.String(), "it is refused.") })
+	testenv.Eventually(t, patience, "what to try", func() bool { return strings.Contains(r.log.String(), "it is refused.") })
 	var lines []string
 	for line := range strings.Lines(r.log.String()) {
 		if strings.Contains(line, "curl ") {

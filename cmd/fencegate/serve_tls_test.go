@@ -84,18 +84,18 @@ func TestServeTLS(t *testing.T) {
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}
 	newCertificate(t, certFile, keyFile, 2)
-	testenv.Eventually(t, 20*time.Second, "the new certificate", func() bool { return serial() == 2 })
+	testenv.Eventually(t, patience, "the new certificate", func() bool { return serial() == 2 })
 	if err := os.WriteFile(keyFile, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.signal(syscall.SIGHUP)
-	testenv.Eventually(t, 20*time.Second, "a word about it", func() bool { return strings.Contains(r.log.String(), "the one before it stays") })
+	testenv.Eventually(t, patience, "a word about it", func() bool { return strings.Contains(r.log.String(), "the one before it stays") })
 	if got := serial(); got != 2 {
 		t.Errorf("the certificate is number %d, want 2", got)
 	}
 	newCertificate(t, certFile, keyFile, 3)
 	r.signal(syscall.SIGHUP)
-	testenv.Eventually(t, 20*time.Second, "the certificate after SIGHUP", func() bool { return serial() == 3 })
+	testenv.Eventually(t, patience, "the certificate after SIGHUP", func() bool { return serial() == 3 })
 	r.stop()
 }
 

@@ -26,6 +26,8 @@ func TestWatch(t *testing.T) {
 	told := make(chan struct{})
 	go func() { // nobody knows when the watcher listens
 		defer close(told)
+		round := time.NewTicker(50 * time.Millisecond)
+		defer round.Stop()
 		for ctx.Err() == nil {
 			for _, resource := range []string{"other:1", "seen:1"} {
 				g, err := r.issuer.Grant(ctx, locking.Request{Resource: resource, Grant: fencing.NewGrant(), TTL: time.Minute})
@@ -33,24 +35,26 @@ func TestWatch(t *testing.T) {
 					_, _ = r.issuer.Release(ctx, g.Token)
 				}
 			}
-			time.Sleep(20 * time.Millisecond)
+			select {
+			case <-round.C:
+			case <-ctx.Done():
+			}
 		}
 	}()
-	seen := watchFor(t, 2, r.url)
-	stop()
+	seen := watchFor(t, 2, stop, r.url) // at once: the gateway remembers 1000 events
 	<-told
 	for _, e := range seen {
 		if e.ID == "" || e.Resource != "seen:1" || e.Kind != "granted" && e.Kind != "released" {
 			t.Errorf("an event %+v", e)
 		}
 	}
-	if again := watchFor(t, 1, r.url, "--since-id", seen[0].ID); again[0] != seen[1] {
+	if again := watchFor(t, 1, stop, r.url, "--since-id", seen[0].ID); again[0] != seen[1] {
 		t.Errorf("after %+v comes %+v, want %+v", seen[0], again[0], seen[1])
 	}
 }
 
-// watchFor watches until there were n events, and interrupts.
-func watchFor(t *testing.T, n int, url string, flags ...string) (seen []watchedEvent) {
+// watchFor watches until there were n events, calls then, and interrupts.
+func watchFor(t *testing.T, n int, then func(), url string, flags ...string) (seen []watchedEvent) {
 	t.Helper()
 	args := []string{"watch", "--url", url, "--output", "json", "--prefix", "seen:", "--kind", "granted,released"}
 	cmd := command(t, append(args, flags...)...)
@@ -72,6 +76,7 @@ func watchFor(t *testing.T, n int, url string, flags ...string) (seen []watchedE
 	if len(seen) < n {
 		t.Fatalf("the watcher ended after %v", seen)
 	}
+	then()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -218,6 +218,7 @@ func TestLostInBetween(t *testing.T) {
 	tries := 0
 	seen, err := standInWorld(t, Redis).Play(t.Context(), Exhibit{Tell: func(ctx context.Context, s *Scene) error {
 		tries++
+		s.TTL = time.Minute // what is late here is what the issuer says, not the machine
 		s.issuer = slow{s.issuer, tries == 1, tries == 2}
 		s.Grant(ctx, A)
 		s.Renew(ctx, A)

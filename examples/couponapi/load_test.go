@@ -166,7 +166,7 @@ func TestServe(t *testing.T) {
 	d := desk{t: t, url: strings.TrimSuffix(strings.Fields(text)[1], "/"), coupon: "42"}
 	into[coupon](t, d.send("POST", "/coupons", `{"id": "42", "stock": 10, "buckets": 2}`), 201)
 	done := d.start("/claim", "order-1")
-	for until := time.Now().Add(10 * time.Second); ; { // the payment is under way
+	for until := time.Now().Add(30 * time.Second); ; { // the payment is under way
 		if a := d.send("GET", "/coupons/42/claims/order-1", ""); a.status == 200 {
 			break
 		}

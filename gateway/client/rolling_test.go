@@ -66,6 +66,7 @@ func TestRollingRestart(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
+	defer wg.Wait() // also after a failure: a client must not report to a test that is over
 	defer cancel()
 	var updates atomic.Int64
 	for w := range 8 { // each client prefers another replica
@@ -74,7 +75,7 @@ func TestRollingRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		l, err := locking.New(c.Issuer(), &locking.Options{TTL: 5 * time.Second})
+		l, err := locking.New(c.Issuer(), &locking.Options{TTL: 15 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

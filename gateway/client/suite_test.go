@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -77,7 +76,7 @@ type fleet struct {
 func (f *fleet) client(tb testing.TB, o client.Options, urls ...string) *client.Client {
 	tb.Helper()
 	o.APIKey, o.Others = apiKey, urls[1:]
-	c, err := client.New(urls[0], &o)
+	c, err := client.New(urls[0], patient(o))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,15 +93,21 @@ func (ring) Find(text string) (apikey.Key, bool) {
 	return apikey.Key{ID: "tester", Scopes: apikey.All}, text == apiKey
 }
 
-// dead returns the address of nobody.
+// patient returns options whose times, where the test has set none, are none that a busy machine exceeds.
+func patient(o client.Options) *client.Options {
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
+	if o.Cleanup == 0 {
+		o.Cleanup = time.Minute
+	}
+	return &o
+}
+
+// dead returns the address of nobody, which no other test gets meanwhile.
 func dead(tb testing.TB) string {
 	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_ = ln.Close()
-	return "http://" + ln.Addr().String()
+	return "http://" + testenv.FreeAddress(tb)
 }
 
 // setup is what a rig is made of; the zero value is the plain one.
@@ -141,7 +146,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	}
 	srv := httptest.NewServer(h)
 	tb.Cleanup(srv.Close)
-	c, err := client.New(srv.URL, &s.client)
+	c, err := client.New(srv.URL, patient(s.client))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -152,8 +157,7 @@ func newRig(tb testing.TB, s setup) *rig {
 func storeHarness() storagetest.Harness {
 	return storagetest.Harness{
 		New: func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
-			// The suite's own patience ends first, also on a machine that is busy.
-			r := newRig(tb, setup{mode: mode, client: client.Options{Timeout: time.Minute}})
+			r := newRig(tb, setup{mode: mode})
 			return storagetest.Subject{Store: r.Store(), Fence: r.store}
 		},
 		Checks: 10,
@@ -172,7 +176,7 @@ func TestStoreSuiteOfAFleet(t *testing.T) {
 	h.Checks = 3
 	h.New = func(tb testing.TB, mode fencing.Mode) storagetest.Subject {
 		f := replicas(tb, 2, mode, nil)
-		c := f.client(tb, client.Options{Timeout: time.Minute}, dead(tb), f.urls[0], f.urls[1])
+		c := f.client(tb, client.Options{}, dead(tb), f.urls[0], f.urls[1])
 		return storagetest.Subject{Store: c.Store(), Fence: f.store}
 	}
 	storagetest.Run(t, h)

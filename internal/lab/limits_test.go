@@ -154,7 +154,7 @@ func TestOptions(t *testing.T) {
 func TestAnIdleSessionEnds(t *testing.T) {
 	t.Parallel()
 	o := inMemory()
-	o.Idle = time.Second
+	o.Idle = 3 * time.Second // more than there is between two commands of a busy machine
 	g := newBench(t, o).begin(lab.NewSession{Mode: lab.ModeGrant})
 	g.do("A", lab.Acquire)
 	g.do("A", lab.Pause)
@@ -197,7 +197,7 @@ func TestNothingIsLeft(t *testing.T) { //nolint:paralleltest // it looks at all 
 		g.watch("", func(_ []trace.Event, kind string) bool {
 			once.Do(func() {
 				go func() {
-					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
 					defer cancel()
 					closed <- b.lab.Close(ctx)
 				}()

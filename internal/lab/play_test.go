@@ -35,7 +35,7 @@ func newBench(tb testing.TB, o lab.Options) *bench {
 	}
 	srv := httptest.NewServer(http.StripPrefix("/lab", l))
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
 			tb.Error(err)
@@ -44,6 +44,9 @@ func newBench(tb testing.TB, o lab.Options) *bench {
 	})
 	return &bench{tb, l, srv.URL + "/lab"}
 }
+
+// patience is how long what is sure to come may take on a busy machine.
+const patience = time.Minute
 
 // inMemory are the options of a lab in memory.
 func inMemory() lab.Options {
@@ -156,7 +159,7 @@ func (g *game) state() (st lab.State) {
 // watch reads the session's stream from after an event until want says so, and returns the events.
 func (g *game) watch(last string, want func(events []trace.Event, kind string) bool) []trace.Event {
 	g.tb.Helper()
-	ctx, cancel := context.WithTimeout(g.tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(g.tb.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url+g.path("/events"), http.NoBody)
 	if err != nil {

@@ -126,15 +126,15 @@ func TestAPauseStopsRenewals(t *testing.T) {
 	for _, lock := range []string{"", "nodes"} {
 		t.Run("lock="+lock, func(t *testing.T) {
 			t.Parallel()
-			g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: "400ms", Lock: lock})
+			g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: "2s", Lock: lock}) // a busy machine must not lose it
 			g.do("A", lab.Acquire)
 			if d := g.command(lab.Command{Actor: "B", Action: lab.Acquire}); d.Status != "waiting" || d.State.Clients[1].Busy != "acquire" {
 				t.Fatalf("got %+v", d)
 			}
 			first := g.state().Clients[0].Leases[0]
-			g.until(func() bool { // three lease times
+			g.until(func() bool { // two lease times
 				st := g.state()
-				return st.NowMS > first.FromMS+1200 && len(st.Clients[0].Leases) == 1 && st.Clients[0].Leases[0].UntilMS > st.NowMS
+				return st.NowMS > first.FromMS+4000 && len(st.Clients[0].Leases) == 1 && st.Clients[0].Leases[0].UntilMS > st.NowMS
 			})
 			if all := g.all(); slices.ContainsFunc(all, func(e trace.Event) bool { return e.Action == "renew" || e.Action == "expire" }) {
 				t.Errorf("renewals that went well are silent: got %s", show(all))
@@ -160,7 +160,7 @@ func TestAPauseStopsRenewals(t *testing.T) {
 // TestWhoIsAwakeFindsOut ends A's hold while A is awake: its next renewal is told, once.
 func TestWhoIsAwakeFindsOut(t *testing.T) {
 	t.Parallel()
-	g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: "900ms"})
+	g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: "1500ms"})
 	g.do("A", lab.Acquire)
 	if e := g.do("operator", lab.Expire); e.Actor != "operator" || e.Number != "33" || !strings.Contains(e.Text, "A does not know until its next renewal") {
 		t.Errorf("got %+v", e)
@@ -171,7 +171,7 @@ func TestWhoIsAwakeFindsOut(t *testing.T) {
 		t.Errorf("A still believes in %+v", st.Clients[0].Leases)
 	}
 	at := g.state().NowMS
-	g.until(func() bool { return g.state().NowMS > at+700 }) // two more renewals would be due
+	g.until(func() bool { return g.state().NowMS > at+1200 }) // two more renewals would be due
 	n := 0
 	for _, e := range g.all() {
 		if isLoss(e) {
@@ -194,7 +194,7 @@ func (b *bench) until(cond func() bool) {
 	b.tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.After(20 * time.Second); !cond(); {
+	for late := time.After(patience); !cond(); {
 		select {
 		case <-tick.C:
 		case <-late:
@@ -309,7 +309,7 @@ func TestAHalfDoneTask(t *testing.T) {
 // TestWaitIsNoFence lets one lease time pass, also where it is longer than anybody waits.
 func TestWaitIsNoFence(t *testing.T) {
 	t.Parallel()
-	for _, ttl := range []string{"300ms", "1m"} {
+	for _, ttl := range []string{"2s", "1m"} {
 		t.Run(ttl, func(t *testing.T) {
 			t.Parallel()
 			g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: ttl})

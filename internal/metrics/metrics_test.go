@@ -370,7 +370,7 @@ func TestGauges(t *testing.T) {
 		req.Header.Set("Content-Type", "application/json")
 		d.gateway.ServeHTTP(httptest.NewRecorder(), req)
 	}()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(d.scrape(), "\nfencegate_lock_waiters 1\n"); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(d.scrape(), "\nfencegate_lock_waiters 1\n"); {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody waits")
 		}

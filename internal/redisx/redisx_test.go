@@ -221,7 +221,7 @@ func TestOutcomes(t *testing.T) {
 	server := testenv.StartRedis(t, nil)
 	c := redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
-		PoolTimeout: 50 * time.Millisecond, ReadTimeout: 200 * time.Millisecond,
+		PoolTimeout: 50 * time.Millisecond, ReadTimeout: 2 * time.Second,
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	key := redisx.Call{Keys: []string{"k"}}

@@ -99,9 +99,12 @@ func TestEveryLockWithEveryStore(t *testing.T) {
 	}
 }
 
+// patience is how long a mode may take: it is no promise, and a busy machine needs it.
+const patience = 3 * time.Minute
+
 func play(t *testing.T, setup story.Setup, mode story.Mode) story.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	res, err := story.Run(ctx, setup, mode)
 	if err != nil {
@@ -139,10 +142,10 @@ func TestFlushedLock(t *testing.T) {
 				t.Fatal(err)
 			}
 			setup := story.Setup{
-				Lock: lock, Store: storeBackend(t, store), TTL: time.Minute, Start: inProcesses,
+				Lock: lock, Store: storeBackend(t, store), TTL: 3 * patience, Start: inProcesses,
 				Between: func(ctx context.Context) error { return client.FlushAll(ctx).Err() },
 			}
-			// A's lease of a minute has not ended: only the flush lets B in.
+			// A's lease lasts for longer than the test waits: only the flush lets B in.
 			res := play(t, setup, mode(t, "fence"))
 			if !slices.Equal(res.Tokens, []string{"33", "34", "35"}) {
 				t.Errorf("got tokens %v", res.Tokens)
@@ -194,14 +197,14 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	setup := story.Setup{
-		Lock: memlock.New(), Store: memstore.New(nil), TTL: time.Minute, Start: inProcesses,
+		Lock: memlock.New(), Store: memstore.New(nil), TTL: 3 * patience, Start: inProcesses,
 		Between: func(context.Context) error { cancel(); return nil },
 	}
 	start := time.Now()
 	if _, err := story.Run(ctx, setup, mode(t, "fence")); err == nil {
 		t.Fatal("an interrupted story ended without an error")
 	}
-	if took := time.Since(start); took > 20*time.Second {
+	if took := time.Since(start); took > patience {
 		t.Errorf("it took %v to end", took)
 	}
 }

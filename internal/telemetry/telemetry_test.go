@@ -284,7 +284,7 @@ func TestStreamsGoThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(r.Handler(newGateway(t, memlock.New(), memstore.New(nil), gateway.Options{Feed: feed})))
-	srv.Config.WriteTimeout, srv.Config.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
+	srv.Config.WriteTimeout, srv.Config.ReadTimeout = 2*time.Second, 2*time.Second // the request comes sooner, on a busy machine, too
 	srv.Start()
 	t.Cleanup(srv.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -298,7 +298,7 @@ func TestStreamsGoThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	time.Sleep(300 * time.Millisecond) // longer than the server's timeouts
+	time.Sleep(2500 * time.Millisecond) // longer than the server's timeouts
 	feed.Add(fencing.Event{Time: time.Now(), Kind: fencing.EventGranted, Resource: "r", Number: 7})
 	buf, got := make([]byte, 4096), ""
 	for !strings.Contains(got, `"number":"7"`) {

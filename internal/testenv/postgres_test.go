@@ -134,7 +134,7 @@ func TestPostgresStandbyFollows(t *testing.T) {
 	primary := testenv.StartPostgres(t, &testenv.PostgresOptions{NoSync: true})
 	standby := testenv.StartPostgres(t, &testenv.PostgresOptions{NoSync: true, StandbyOf: primary})
 	execSQL(t, primary.URL(), "CREATE TABLE stock (n int)")
-	testenv.Eventually(t, 10*time.Second, "the standby has the table", func() bool { return exists(t, standby.URL(), "stock") })
+	testenv.Eventually(t, time.Minute, "the standby has the table", func() bool { return exists(t, standby.URL(), "stock") })
 	primary.Kill()
 	execSQL(t, standby.URL(), "SELECT pg_promote()")
 	execSQL(t, standby.URL(), "INSERT INTO stock VALUES (1)")

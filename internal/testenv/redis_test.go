@@ -18,7 +18,7 @@ func redisClient(t *testing.T, r *testenv.Redis) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.ReadTimeout = 300 * time.Millisecond
+	o.ReadTimeout = 10 * time.Second
 	o.ContextTimeoutEnabled = true
 	o.DialerRetries = 1
 	c := redis.NewClient(o)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/locking"
@@ -17,14 +16,14 @@ func renewExtends(t *backendTest) {
 	if err := t.renew(long, h.Token)[0]; err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
-	if st := t.status(); !st.Held || st.Remaining <= time.Second || st.Remaining > long {
+	if st := t.status(); !st.Held || st.Remaining <= short || st.Remaining > long {
 		t.Fatalf("after a renewal to %v got %+v", long, st)
 	}
 }
 
 func renewNeverShortens(t *backendTest) {
 	h := t.must(t.request())
-	if err := t.renew(locking.MinTTL, h.Token)[0]; err != nil {
+	if err := t.renew(short, h.Token)[0]; err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
 	if st := t.status(); st.Remaining < long/2 {

@@ -198,10 +198,10 @@ func wordComes(t *lineTest) {
 	// Word may come late, or because it may have been missed: but it comes.
 	select {
 	case <-woken:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nobody called wake after the release")
 	}
-	t.granted(r, 10*time.Second)
+	t.granted(r, patience)
 }
 
 func leaving(t *lineTest) {
@@ -248,16 +248,15 @@ func leavingKeepsHold(t *lineTest) {
 func unclaimedPasses(t *lineTest) {
 	held, waiting := t.three()
 	t.release(held, true)
-	t.granted(waiting[1], t.w.MaxStall()+10*time.Second)
+	t.granted(waiting[1], t.w.MaxStall()+patience)
 }
 
 func unclaimedIsNotEnded(t *lineTest) {
 	held := t.must(t.request()).Token
 	r := t.request()
-	r.TTL = short
 	t.wait(r)
 	t.release(held, true)
-	t.untilFree()
+	t.untilFree() // PushTTL, whatever the TTL
 	h := t.now(r)
 	if !h.Drawn || h.Token.Number <= held.Number {
 		t.Fatalf("got %+v, want a fresh hold", h)
@@ -306,10 +305,11 @@ func waitersCounted(t *lineTest) {
 	}
 }
 
-// maxStall: five who died, the last of them just before the release.
+// maxStall: ten who died, the last of them just before the release. Were all of them given the lock,
+// it would take far longer than a busy machine is granted here.
 func maxStall(t *lineTest) {
 	held := t.must(t.request()).Token
-	for range 5 {
+	for range 10 {
 		t.wait(t.request())
 	}
 	alive := t.request()
@@ -322,8 +322,8 @@ func maxStall(t *lineTest) {
 			break
 		}
 		t.wantErr(err, locking.ErrHeld)
-		// On a busy machine each look may be late; one look more than promised is granted.
-		if took := time.Since(start); took > t.w.MaxStall()+2*locking.LookEvery {
+		// On a busy machine each look may be late.
+		if took := time.Since(start); took > t.w.MaxStall()+5*locking.LookEvery {
 			t.Fatalf("the dead have delayed the living by %v, want at most %v", took, t.w.MaxStall())
 		}
 		time.Sleep(locking.LookEvery)
@@ -377,5 +377,5 @@ func noWordAfterLeaving(t *lineTest) {
 	t.release(held, true)
 	<-woken
 	_ = t.w.Leave(t.Context(), r)
-	t.granted(other, 10*time.Second)
+	t.granted(other, patience)
 }

@@ -99,7 +99,7 @@ func (t *issuerTest) release(tok fencing.Token) {
 // untilWaiting waits until n callers wait.
 func (t *issuerTest) untilWaiting(n int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		st, err := t.i.Status(t.Context(), t.resource)
 		if err != nil {
@@ -199,7 +199,7 @@ func (t *issuerTest) waiting(ctx context.Context, r locking.Request) <-chan erro
 func waitEndsWithRelease(t *issuerTest) {
 	g := t.grant(t.request())
 	r := t.request()
-	r.Wait = 30 * time.Second
+	r.Wait = patience
 	done := t.waiting(t.Context(), r)
 	t.untilWaiting(1)
 	t.release(g.Token)
@@ -258,7 +258,7 @@ func firstCome(t *issuerTest) {
 	for n := range waiters {
 		go func() {
 			r := t.request()
-			r.Wait = 30 * time.Second
+			r.Wait = patience
 			g, err := t.i.Grant(t.Context(), r)
 			if err != nil {
 				t.Errorf("waiter %d: %v", n, err)
@@ -278,7 +278,7 @@ func firstCome(t *issuerTest) {
 
 func issuerRenew(t *issuerTest) {
 	r := t.request()
-	r.TTL = time.Second
+	r.TTL = short
 	g := t.grant(r)
 	other := g.Token
 	other.Grant = fencing.NewGrant()

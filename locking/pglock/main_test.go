@@ -15,7 +15,7 @@ import (
 )
 
 // testPatience is how long something may take on a slow machine.
-const testPatience = 10 * time.Second
+const testPatience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(processEnv); url != "" {

@@ -50,7 +50,7 @@ func TestFailedJoinKeepsNobodyListening(t *testing.T) {
 	w.woken(t)
 	release(t, b, w.granted(t, 2, true).Token)
 	// In less than checkEvery, when the connection would be asked something else.
-	testenv.Eventually(t, testPatience/2, "nobody listens", func() bool { return len(listening(t, owner)) == 0 })
+	testenv.Eventually(t, 8*time.Second, "nobody listens", func() bool { return len(listening(t, owner)) == 0 })
 }
 
 // TestNotificationQueueHalfFull: the lock is handed over without word of it, which would fail

@@ -13,13 +13,13 @@ import (
 	"github.com/fencegate/fencegate/locking/pglock"
 )
 
-// TestMaxStall: five processes died in line, a moment after they were alive.
+// TestMaxStall: ten processes died in line, a moment after they were alive.
 func TestMaxStall(t *testing.T) {
 	t.Parallel()
 	b, _ := fresh(t)
 	r := request(t)
 	tok := acquire(t, b, r).Token
-	for range 5 {
+	for range 10 {
 		newWaiter(b, r).takesPlace(t)
 	}
 	alive := newWaiter(b, r).takesPlace(t)
@@ -27,7 +27,7 @@ func TestMaxStall(t *testing.T) {
 	release(t, b, tok)
 	h, calls, err := alive.wait(t.Context())
 	took := time.Since(start)
-	if err != nil || took > b.MaxStall()+2*time.Second { // of the machine
+	if err != nil || took > b.MaxStall()+5*time.Second { // of the machine
 		t.Errorf("the lock came after %v, %v, want at most %v", took, err, b.MaxStall())
 	}
 	if b.MaxStall() != pglock.MaxStall || pglock.MaxStall != 8*time.Second {
@@ -178,7 +178,7 @@ func TestTransfer(t *testing.T) {
 	release(t, b, h.Token)
 	inLine.granted(t, 35, true)
 	inLine.TTL = time.Hour
-	exec(t, owner, "update fencegate.locks set expires_at = clock_timestamp() where resource = $1", r.Resource)
+	expires(t, owner, r.Resource, 0)
 	if _, err := b.Transfer(t.Context(), fencing.Token{Resource: r.Resource, Number: 35, Grant: inLine.Grant}, next(r)); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("from a hold that has expired: got %v, want ErrLost", err)
 	}

@@ -131,6 +131,12 @@ func ages(tb testing.TB, owner *pgxpool.Pool, r locking.Request, age time.Durati
 		r.Resource, r.Grant, age.Milliseconds())
 }
 
+// expires lets the hold of a resource end in so long, as if its TTL had been shorter.
+func expires(tb testing.TB, owner *pgxpool.Pool, resource string, in time.Duration) {
+	tb.Helper()
+	exec(tb, owner, "update fencegate.locks set expires_at = clock_timestamp() + $2 * interval '1 ms' where resource = $1", resource, in.Milliseconds())
+}
+
 // TestFirstComeFirstServed: three processes, nine waiters, one line.
 func TestFirstComeFirstServed(t *testing.T) {
 	t.Parallel()

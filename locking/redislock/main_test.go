@@ -61,7 +61,7 @@ func startCluster(t *testing.T) *testenv.Redis {
 
 func connectCluster(t *testing.T, server *testenv.Redis) *redis.ClusterClient {
 	t.Helper()
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, MaxRetries: -1, ContextTimeoutEnabled: true})
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, MaxRetries: -1, ContextTimeoutEnabled: true, ReadTimeout: 10 * time.Second})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -69,7 +69,7 @@ func connectCluster(t *testing.T, server *testenv.Redis) *redis.ClusterClient {
 func connect(tb testing.TB, r *testenv.Redis) *redis.Client {
 	tb.Helper()
 	c := redis.NewClient(&redis.Options{
-		Addr: r.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: 2 * time.Second,
+		Addr: r.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: 10 * time.Second,
 	})
 	tb.Cleanup(func() { _ = c.Close() })
 	return c

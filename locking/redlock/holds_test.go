@@ -56,7 +56,7 @@ func TestClockThatJumpsBack(t *testing.T) {
 // keeps its expiry, gets a higher number, or stays as it was.
 func TestReissueWhileNodesFail(t *testing.T) {
 	t.Parallel()
-	const fast = 300 * time.Millisecond
+	const fast = time.Second
 	setUp := func(t *testing.T) (*cluster, *redlock.Backend, []*proxy, func(floor int64) (int64, error)) {
 		t.Helper()
 		c := start(t, 5, nil)

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // patient is a NodeTimeout for tests in which no node is down.
-const patient = 5 * time.Second
+const patient = 10 * time.Second
 
 // cluster is a set of private masters.
 type cluster struct {
@@ -66,7 +66,7 @@ func connect(s *testenv.Redis) *redis.Client { return dial(s.Addr()) }
 
 func dial(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, PoolSize: 4,
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, PoolSize: 4, ReadTimeout: patient, WriteTimeout: patient,
 	})
 }
 

@@ -117,14 +117,14 @@ func TestProcessesThatDisagree(t *testing.T) {
 // what the nodes have, after the longest TTL. Only one of them knows the highest number.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	const maxTTL = 300 * time.Millisecond
+	const maxTTL = 3 * time.Second // of which the grant takes a NodeTimeout or two
 	c := start(t, 3, &testenv.RedisOptions{AppendOnly: true})
 	o := redlock.Options{NodeTimeout: patient, MaxTTL: maxTTL}
 	b := c.ready(t, o)
 	r := request("r")
 	r.TTL, r.Floor = maxTTL, 41
 	c.servers[2].Pause()
-	fast := c.backend(t, redlock.Options{NodeTimeout: 200 * time.Millisecond, MaxTTL: maxTTL})
+	fast := c.backend(t, redlock.Options{NodeTimeout: 500 * time.Millisecond, MaxTTL: maxTTL})
 	must(t, fast, r)
 	c.servers[2].Resume()
 	c.servers[0].Restart()

@@ -35,18 +35,16 @@ func pooler(tb testing.TB, w *world) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(testenv.FreeAddress(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
 	dir, err := os.MkdirTemp("", "pooler") //nolint:usetesting // another user reads it, who cannot enter the test's own
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	ini := fmt.Sprintf("[databases]\n%s = host=%s port=%d dbname=%[1]s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %[4]d\nunix_socket_dir =\n"+
+	ini := fmt.Sprintf("[databases]\n%s = host=%s port=%d dbname=%[1]s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %[4]s\nunix_socket_dir =\n"+
 		"auth_type = trust\nauth_file = %[5]s\npool_mode = transaction\ndefault_pool_size = 1\nignore_startup_parameters = extra_float_digits\n",
 		c.Database, c.Host, c.Port, port, filepath.Join(dir, "users"))
 	err = errors.Join(os.Chmod(dir, 0o755),
@@ -65,8 +63,8 @@ func pooler(tb testing.TB, w *world) string {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	through := strings.Replace(w.urlOf(w.role), ":"+strconv.Itoa(int(c.Port))+"/", ":"+strconv.Itoa(port)+"/", 1) + "&default_query_exec_mode=exec"
-	testenv.Eventually(tb, 20*time.Second, "the pooler answers", func() bool {
+	through := strings.Replace(w.urlOf(w.role), ":"+strconv.Itoa(int(c.Port))+"/", ":"+port+"/", 1) + "&default_query_exec_mode=exec"
+	testenv.Eventually(tb, time.Minute, "the pooler answers", func() bool {
 		conn, err := pgx.Connect(tb.Context(), through)
 		return err == nil && conn.Close(tb.Context()) == nil
 	})

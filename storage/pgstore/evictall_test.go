@@ -101,7 +101,7 @@ func TestEvictAllIsStuck(t *testing.T) {
 	t.Parallel()
 	url := pgtxtest.NewDatabase(t)
 	pool := pgtxtest.Open(t, url)
-	b := backend(t, pool, &pgstore.Options{RaiseTimeout: 300 * time.Millisecond, MaxIdle: 100 * time.Millisecond})
+	b := backend(t, pool, &pgstore.Options{RaiseTimeout: time.Second, MaxIdle: 100 * time.Millisecond})
 	tok := raise(t, b, "b", 1)
 	raise(t, b, "c", 1)
 	conn, err := pgx.Connect(t.Context(), url)

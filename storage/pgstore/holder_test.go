@@ -40,7 +40,11 @@ func stopped(tb testing.TB, b *pgstore.Backend, inAnswer bool, t fencing.Token) 
 			return errStopped
 		}, t)
 	}()
-	<-in
+	select {
+	case <-in:
+	case err := <-done:
+		tb.Fatalf("the update ended before it stopped: %v", err)
+	}
 	return func() error {
 		close(out)
 		return <-done
@@ -63,7 +67,7 @@ func TestStoppedClient(t *testing.T) {
 			t.Run(place+"/"+verb, func(t *testing.T) {
 				t.Parallel()
 				pool := pgtxtest.Open(t, pgtxtest.Database(t), pgtxtest.As("fencegate_gateway"))
-				b := backend(t, pool, &pgstore.Options{MaxIdle: 300 * time.Millisecond, RaiseTimeout: 30 * time.Second})
+				b := backend(t, pool, &pgstore.Options{MaxIdle: 600 * time.Millisecond, RaiseTimeout: 30 * time.Second})
 				tok := raise(t, b, "r", 1)
 				leave := stopped(t, b, place == "answer", tok)
 				waiter, changed := make(chan error, 1), make(chan error, 1)

@@ -59,7 +59,7 @@ func TestKeyResolves(t *testing.T) {
 				wantOutcome(t, err, fencing.Unknown)
 				was := lose != "request"
 				if was {
-					testenv.Eventually(t, 10*time.Second, "it has taken effect", func() bool { return get(t, direct, "r", "sold") == "1" })
+					testenv.Eventually(t, testPatience, "it has taken effect", func() bool { return get(t, direct, "r", "sold") == "1" })
 				}
 				later := raise(t, direct, "r", 2)
 				replayed, err := send(direct, later)

@@ -170,7 +170,7 @@ func TestBatchLost(t *testing.T) {
 			go func() { result <- b.Apply(ctx, batch) }()
 			<-p.lost
 			if lose != "request" {
-				testenv.Eventually(t, 10*time.Second, "it has taken effect", func() bool { return get(t, direct, "r", "0") == "v" })
+				testenv.Eventually(t, testPatience, "it has taken effect", func() bool { return get(t, direct, "r", "0") == "v" })
 			}
 			if lose == "stall" {
 				cancel()
@@ -402,7 +402,7 @@ func TestOneHoldsTheMark(t *testing.T) {
 			}()
 			blocked(t, pool, 1)
 			go func() { raised <- b.Raise(t.Context(), token("r", 2)) }()
-			testenv.Eventually(t, 10*time.Second, "the raise waits", func() bool {
+			testenv.Eventually(t, testPatience, "the raise waits", func() bool {
 				var n int
 				select {
 				case err := <-raised:

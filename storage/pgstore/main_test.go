@@ -143,7 +143,7 @@ func blocked(tb testing.TB, pool *pgxpool.Pool, n int) {
 		tb.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(tb.Context()))
-	testenv.Eventually(tb, 10*time.Second, "sessions wait for a lock", func() bool {
+	testenv.Eventually(tb, testPatience, "sessions wait for a lock", func() bool {
 		var got int
 		err := conn.QueryRow(tb.Context(),
 			waitingSQL).Scan(&got)

@@ -93,7 +93,7 @@ func TestReplyLost(t *testing.T) {
 				}()
 				<-p.lost
 				if lose != "request" {
-					testenv.Eventually(t, 10*time.Second, "it has taken effect", func() bool {
+					testenv.Eventually(t, testPatience, "it has taken effect", func() bool {
 						m, err := direct.Mark(t.Context(), "r")
 						return err == nil && (way == "raise" && m.Number == 2 || way != "raise" && get(t, direct, "r", "k") == "v")
 					})

@@ -114,7 +114,7 @@ func TestPruneBehindLateRaise(t *testing.T) {
 	wantStale(t, put(t.Context(), b, late, "k", "v"), fencing.Superseded)
 }
 
-const testPatience = 10 * time.Second
+const testPatience = 30 * time.Second
 
 // during runs a statement in a transaction, and returns how to end that.
 func during(tb testing.TB, pool *pgxpool.Pool, sql string) (end func()) {

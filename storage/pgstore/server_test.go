@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fencing"
@@ -199,6 +200,45 @@ func TestKill(t *testing.T) {
 	t.Logf("%d applied, %d unknown", applied, unknown)
 }
 
+// waitsForStandby returns when commits wait for a synchronous standby. The server takes that over from its
+// configuration a moment after the reload; a commit that comes sooner does not wait.
+func waitsForStandby(tb testing.TB, url string, admin *pgx.Conn) {
+	tb.Helper()
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.RuntimeParams["synchronous_commit"] = "on"
+	waited := false
+	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { waited = waited || n.Routine == "SyncRepWaitForLSN" }
+	conn, err := pgx.ConnectConfig(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil && !waited {
+			_, err = conn.Exec(tb.Context(), "select pg_logical_emit_message(true, 'probe', '')")
+		}
+		done <- errors.Join(err, conn.Close(context.WithoutCancel(tb.Context())))
+	}()
+	cancelWait(tb, admin, "a commit waits for the standby")
+	if err := <-done; err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// cancelWait cancels the wait of a commit for its standby, which is a warning then.
+func cancelWait(tb testing.TB, admin *pgx.Conn, what string) {
+	tb.Helper()
+	testenv.Eventually(tb, testPatience, what, func() bool {
+		var n int
+		err := admin.QueryRow(tb.Context(), "select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'SyncRep'").Scan(&n)
+		return err == nil && n > 0
+	})
+}
+
 // TestStandbyWarning: COMMIT comes back with success and a warning when the wait for the
 // synchronous standby is cancelled. That is unknown, for a lock backend on the same pool too,
 // and without Configure it cannot be seen.
@@ -232,6 +272,7 @@ func TestStandbyWarning(t *testing.T) {
 			}
 		}
 	}()
+	waitsForStandby(t, url, admin)
 	for name, call := range map[string]func() error{
 		"commit": func() error { return put(t.Context(), b, tok, "k", "v") },
 		"update": func() error {
@@ -253,11 +294,7 @@ func TestStandbyWarning(t *testing.T) {
 		_ = conn.Close(t.Context())
 		result := make(chan error, 1)
 		go func() { result <- call() }()
-		testenv.Eventually(t, 20*time.Second, name+" waits for the standby", func() bool {
-			var n int
-			err := admin.QueryRow(t.Context(), "select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'SyncRep'").Scan(&n)
-			return err == nil && n > 0
-		})
+		cancelWait(t, admin, name+" waits for the standby")
 		err = <-result
 		if fencing.OutcomeOf(err) != fencing.Unknown {
 			t.Errorf("%s: got %v, want unknown", name, err)

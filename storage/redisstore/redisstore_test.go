@@ -92,7 +92,7 @@ func TestRule(t *testing.T) {
 func connect(tb testing.TB, r *testenv.Redis) *redis.Client {
 	tb.Helper()
 	c := redis.NewClient(&redis.Options{
-		Addr: r.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: 5 * time.Second,
+		Addr: r.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: 20 * time.Second,
 	})
 	tb.Cleanup(func() { _ = c.Close() })
 	return c

@@ -33,7 +33,8 @@ var start = sync.OnceValues(func() (context.Context, error) {
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox, // for root in a container; what it opens is our own page
+		chromedp.WSURLReadTimeout(4*patience), // the first start reads all of the browser from the disk
+		chromedp.NoSandbox,                    // for root in a container; what it opens is our own page
 		chromedp.DisableGPU,
 		chromedp.IgnoreCertErrors, // that of a test's server is nobody's
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), // no network but the server

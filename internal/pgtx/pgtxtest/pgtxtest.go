@@ -4,18 +4,25 @@ package pgtxtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/migrations"
 )
+
+// patience is how long the server may take on a busy machine.
+const patience = time.Minute
+
+const objectInUse = "55006" // a template that has connections
 
 // Migrate brings a database to the newest schema.
 func Migrate(url string) error {
@@ -93,14 +100,21 @@ func borrow(ctx context.Context, admin, addr string) (string, error) {
 func create(ctx context.Context, admin, addr, template string) (string, error) {
 	lent.made++
 	name := fmt.Sprintf("lent_%d", lent.made)
-	return "postgres://postgres@" + addr + "/" + name + "?sslmode=disable",
-		exec(ctx, admin, "create database "+name+" template "+template)
+	url := "postgres://postgres@" + addr + "/" + name + "?sslmode=disable"
+	for deadline := time.Now().Add(patience); ; {
+		err := exec(ctx, admin, "create database "+name+" template "+template)
+		// The connections that filled the template may still be about to close; the server waits 5 s for them.
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == objectInUse && time.Now().Before(deadline) {
+			continue
+		}
+		return url, err
+	}
 }
 
 // clean ends the sessions that the test left, for one that waits for a lock does not notice
 // that its client is gone; then nothing can come late.
 func clean(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return exec(ctx, url,
 		"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'",

@@ -36,15 +36,10 @@ func Pooler(tb testing.TB, url string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp4", "127.0.0.1:0")
+	_, listen, err := net.SplitHostPort(testenv.FreeAddress(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, listen, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_ = l.Close()
 	dir, err := os.MkdirTemp("", "pooler") //nolint:usetesting // another user reads it, who cannot enter the test's own
 	if err != nil {
 		tb.Fatal(err)
@@ -91,7 +86,7 @@ ignore_startup_parameters = extra_float_digits,role
 		}
 	})
 	through := strings.Replace(url, ":"+strconv.Itoa(int(c.Port))+"/", ":"+listen+"/", 1)
-	testenv.Eventually(tb, 20*time.Second, "the pooler answers", func() bool {
+	testenv.Eventually(tb, time.Minute, "the pooler answers", func() bool {
 		conn, err := pgx.Connect(tb.Context(), through+"&default_query_exec_mode=exec")
 		if err != nil {
 			return false

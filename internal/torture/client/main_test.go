@@ -135,7 +135,7 @@ func gone(t *testing.T, addr, url string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	testenv.Eventually(t, 5*time.Second, "no connection is left", func() bool {
+	testenv.Eventually(t, 60*time.Second, "no connection is left", func() bool {
 		list, err := c.ClientList(t.Context()).Result()
 		if err != nil {
 			t.Fatal(err)

@@ -72,7 +72,7 @@ func (s *scene) clients() {
 		t.Errorf("paused: %v", note.Paused)
 	}
 	var idle int
-	if err := s.sql(&idle, "select max_idle_ms from fencegate.meta"); err != nil || idle != 5000 {
+	if err := s.within(slack, func() error { return s.sql(&idle, "select max_idle_ms from fencegate.meta") }); err != nil || idle != 5000 {
 		t.Errorf("after it was healed max_idle_ms is %d, %v", idle, err)
 	}
 

@@ -79,7 +79,7 @@ func watch(t *testing.T, addr, key string) (until func(enough func(probe) bool),
 	var p probe
 	var running sync.WaitGroup
 	running.Go(func() {
-		c := dialRedis(t, addr)
+		c := dialRedis(t, addr, hasty)
 		pace := time.NewTicker(time.Millisecond) // others want the processor, too
 		defer pace.Stop()
 		for ; ctx.Err() == nil; <-pace.C {
@@ -126,12 +126,16 @@ func watch(t *testing.T, addr, key string) (until func(enough func(probe) bool),
 	return until, func() probe { cancel(); running.Wait(); return look() }
 }
 
-func dialRedis(t *testing.T, addr string) *redis.Client {
+// hasty is the patience of a client whose calls are to fail: it is short, so that many do in little time.
+const hasty = 300 * time.Millisecond
+
+// dialRedis returns a client that waits for an answer for as long as its patience is.
+func dialRedis(t *testing.T, addr string, patience time.Duration) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
 		Addr: addr, MaxRetries: -1, DialerRetries: 1,
 		PoolSize:    10_000, // so many failed dials make a pool wait for a second
-		DialTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -189,16 +193,17 @@ func TestNetwork(t *testing.T) {
 	t.Parallel()
 	r := build(t, rig.Spec{Lock: "redis", Store: "redis"}, "net-cut")
 	some := func(n int) func(probe) bool { return func(p probe) bool { return p.sent >= n } }
+	answered := func(n int) func(probe) bool { return func(p probe) bool { return p.answered >= n } }
 	both := func(p probe) bool { return p.failed > 0 && p.answered > 0 }
 	for name, c := range map[string]struct {
 		enough func(probe) bool // it lasts until then
 		seen   func(probe) bool // with what the server has counted
 	}{
-		"net-latency":       {some(5), func(p probe) bool { return p.late == p.sent && p.answered > 0 }},
-		"net-slow":          {some(20), func(p probe) bool { return p.answered > 0 && p.took > time.Duration(p.sent)*2*time.Millisecond }},
+		"net-latency":       {answered(5), func(p probe) bool { return p.late == p.sent && p.answered > 0 }},
+		"net-slow":          {answered(20), func(p probe) bool { return p.answered > 0 && p.took > time.Duration(p.sent)*2*time.Millisecond }},
 		"net-jitter-spikes": {func(p probe) bool { return p.slowest > 150*time.Millisecond }, func(p probe) bool { return p.slowest > 150*time.Millisecond }},
 		"net-held":          {both, both},
-		"net-duplicates":    {some(150), func(p probe) bool { return int(p.counted) > p.sent+p.sent/10 }},
+		"net-duplicates":    {some(300), func(p probe) bool { return int(p.counted) > p.sent+p.sent/10 }},
 		"net-reply-loss":    {func(p probe) bool { return p.failed >= 10 && p.answered > 0 }, func(p probe) bool { return both(p) && int(p.counted) > p.answered }},
 		"net-request-loss": {func(p probe) bool { return p.failed > p.timeouts && p.answered > 0 }, func(p probe) bool {
 			return p.failed > p.timeouts && int(p.counted) >= p.answered && int(p.counted) <= p.answered+p.timeouts
@@ -211,7 +216,7 @@ func TestNetwork(t *testing.T) {
 		"net-nft-drop":         {some(2), func(p probe) bool { return p.answered == 0 && p.late > 0 }},
 	} {
 		l := r.Links["server"]
-		direct := dialRedis(t, r.Server("server"))
+		direct := dialRedis(t, r.Server("server"), slack)
 		_, background := watch(t, l.Addr(), "background") // who is there before the fault
 		var p probe
 		note := inject(t, r, name, func() {
@@ -222,7 +227,7 @@ func TestNetwork(t *testing.T) {
 		background()
 		// What is on its way arrives: at last it is as it should be, and stays so.
 		again := time.NewTicker(50 * time.Millisecond)
-		for end, same := time.Now().Add(10*time.Second), 0; note.Void == "" && same < 5 && time.Now().Before(end); <-again.C {
+		for end, same := time.Now().Add(slack), 0; note.Void == "" && same < 5 && time.Now().Before(end); <-again.C {
 			n, _ := direct.Get(t.Context(), name).Int64()
 			if same++; n != p.counted || !c.seen(p) {
 				same = 0
@@ -236,8 +241,8 @@ func TestNetwork(t *testing.T) {
 		if note.Detail == "" && note.Void == "" {
 			t.Errorf("%s does not say what it did", name)
 		}
-		after := dialRedis(t, l.Addr())
-		for end := time.Now().Add(10 * time.Second); after.Ping(t.Context()).Err() != nil; {
+		after := dialRedis(t, l.Addr(), hasty)
+		for end := time.Now().Add(slack); after.Ping(t.Context()).Err() != nil; {
 			if time.Now().After(end) {
 				t.Fatalf("after %s nobody is served", name)
 			}
@@ -250,16 +255,22 @@ func TestNetwork(t *testing.T) {
 func halfOpen(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	ctx := t.Context()
-	old := dialRedis(t, r.Links["server"].Addr())
-	if err := old.Ping(ctx).Err(); err != nil {
-		t.Fatal(err)
+	old := dialRedis(t, r.Links["server"].Addr(), hasty)
+	for end := time.Now().Add(slack); ; {
+		err := old.Ping(ctx).Err()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 	inject(t, r, "net-half-open", func() {
 		if err := old.Ping(ctx).Err(); err == nil {
 			t.Error("an open connection passes a PING")
 		}
 		for end := time.Now().Add(slack); ; {
-			err := dialRedis(t, r.Links["server"].Addr()).Ping(ctx).Err()
+			err := dialRedis(t, r.Links["server"].Addr(), hasty).Ping(ctx).Err()
 			if err == nil {
 				break
 			}
@@ -273,11 +284,20 @@ func halfOpen(t *testing.T, r *rig.Rig) {
 // reached returns the links by which a PING is answered.
 func reached(t *testing.T, r *rig.Rig) (names []string) {
 	t.Helper()
+	const patience = 3 * time.Second // more than a busy machine takes; those that are not reached are waited for together
+	var mu sync.Mutex
+	var all sync.WaitGroup
 	for name, l := range r.Links {
-		if dialRedis(t, l.Addr()).Ping(t.Context()).Err() == nil {
-			names = append(names, name)
-		}
+		c := dialRedis(t, l.Addr(), patience)
+		all.Go(func() {
+			if c.Ping(t.Context()).Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				names = append(names, name)
+			}
+		})
 	}
+	all.Wait()
 	slices.Sort(names)
 	return names
 }

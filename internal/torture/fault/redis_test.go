@@ -19,9 +19,13 @@ import (
 
 // counter counts on a server through its link, from before a fault, to see what the fault loses.
 type counter struct {
-	stop func() int64
+	stop func() counted
 	read func() (int64, error)
 }
+
+// counted is how far it came: high was acknowledged, and open are those that were tried since and were not, of which some may
+// have come through.
+type counted struct{ high, open int64 }
 
 // count counts in a Redis.
 func (s *scene) count(name string) counter {
@@ -40,41 +44,44 @@ func (s *scene) count(name string) counter {
 		}, func() { _ = c.Close() })
 }
 
-// counting calls add again and again, and remembers the last count before it failed.
+// counting calls add again and again, by one at a time, and remembers the last count before it failed. done is called in the
+// end, when nobody adds any more.
 func (s *scene) counting(add, read func(context.Context) (int64, error), done func()) counter {
 	ctx, cancel := context.WithCancel(s.Context())
-	last := make(chan int64, 1)
+	last, ended := make(chan counted, 1), make(chan struct{})
 	first := make(chan struct{})
 	go func() {
-		var high int64
+		defer close(ended)
+		var c counted
 		for ctx.Err() == nil {
 			call, end := context.WithTimeout(ctx, time.Second)
 			n, err := add(call)
 			end()
-			if err == nil && n < high {
+			if err == nil && n < c.high {
 				break // lost: what follows does not count
 			}
-			if err == nil {
-				if high == 0 {
+			if c.open++; err == nil {
+				if c.high == 0 {
 					close(first)
 				}
-				high = n
+				c = counted{high: n}
 			}
 			time.Sleep(time.Millisecond)
 		}
-		last <- high
+		last <- c
 	}()
 	select {
 	case <-first:
 	case <-time.After(slack):
 		s.Error("nothing can be counted")
 	}
-	stop := func() int64 {
+	stop := func() counted {
 		cancel()
 		return <-last
 	}
 	s.Cleanup(func() {
 		cancel()
+		<-ended
 		done()
 	})
 	return counter{stop, func() (int64, error) {
@@ -87,10 +94,12 @@ func (s *scene) counting(add, read func(context.Context) (int64, error), done fu
 // lossOf is a look that finds out how much was lost.
 func (s *scene) lossOf(c counter, lost *int64) func() error {
 	return func() error {
-		high := c.stop()
+		got := c.stop()
 		return s.within(slack, func() error {
 			n, err := c.read()
-			*lost = high - n
+			if *lost = got.high - n; *lost < 0 && -*lost <= got.open {
+				*lost = 0 // carried out, and the answer did not arrive
+			}
 			return err
 		})
 	}

@@ -106,8 +106,8 @@ func named(t *testing.T, name string) fault.Fault {
 	return f
 }
 
-// make injects a fault, waits until seen says that it is there, heals it, and waits until there is service. It returns what
-// was noted. Without seen it holds the fault for as long as it is to be held.
+// make injects a fault into clients at work, waits until seen says that it is there, heals it, and waits until there is
+// service. It returns what was noted. Without seen it holds the fault for as long as it is to be held.
 func (s *scene) make(name string, seen func() error) history.Fault {
 	s.Helper()
 	return s.makeWithNote(name, func([]int) error {
@@ -128,6 +128,12 @@ func (s *scene) make(name string, seen func() error) history.Fault {
 func (s *scene) makeWithNote(name string, seen func(paused []int) error) history.Fault {
 	s.Helper()
 	f := named(s.T, name)
+	for _, p := range s.r.Clients { // where nobody has gone on since the fault before, this one may find nothing to do
+		at := s.written(p.ID())
+		if err := s.within(slack, func() error { return s.goesOn(p.ID(), at) }); err != nil {
+			s.Fatalf("before %s: %v", name, err)
+		}
+	}
 	note := history.Fault{Name: name, Loses: f.Loses, From: history.Now()}
 	heal, err := f.Inject(s.Context(), s.r, s.rnd, &note)
 	note.Injected = history.Now()

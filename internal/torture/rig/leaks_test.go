@@ -73,7 +73,7 @@ func leave(t *testing.T, r *rig.Rig, want map[string]int) {
 	})
 	if r.Spec.Lock == "redis" || r.Spec.Lock == "postgres" {
 		want["lock waiters"] = 1
-		testenv.Eventually(t, 10*time.Second, "somebody waits", func() bool {
+		testenv.Eventually(t, slack, "somebody waits", func() bool {
 			s, err := a.Issuer.Status(ctx, resource)
 			return err == nil && s.Waiters == 1
 		})

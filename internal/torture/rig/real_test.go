@@ -38,7 +38,7 @@ func TestRealClients(t *testing.T) {
 			works := func(p *rig.Process) {
 				t.Helper()
 				from := lines.commits(p.ID())
-				testenv.Eventually(t, 30*time.Second, "commits", func() bool { return lines.commits(p.ID()) >= from+5 })
+				testenv.Eventually(t, slack, "commits", func() bool { return lines.commits(p.ID()) >= from+5 })
 			}
 			for _, p := range r.Clients {
 				works(p)

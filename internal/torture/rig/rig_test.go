@@ -17,6 +17,9 @@ import (
 	"github.com/fencegate/fencegate/storage"
 )
 
+// slack is what something that is sure to come may take on a busy machine.
+const slack = 60 * time.Second
+
 // told is what clients have written.
 type told struct {
 	mu    sync.Mutex
@@ -142,7 +145,7 @@ func TestRigs(t *testing.T) {
 // use takes a lock, writes and reads by the parent's own access.
 func use(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), slack)
 	defer cancel()
 	a, err := r.Access(ctx)
 	check(t, "access", err)
@@ -151,7 +154,7 @@ func use(t *testing.T, r *rig.Rig) {
 		Token() fencing.Token
 		Release(context.Context) error
 	}
-	testenv.Eventually(t, 15*time.Second, "a lease", func() bool {
+	testenv.Eventually(t, slack, "a lease", func() bool {
 		lease, err = a.Locker.Acquire(ctx, resource)
 		if err != nil {
 			t.Logf("acquire: %v", err)
@@ -180,11 +183,11 @@ func liveAndDie(t *testing.T, r *rig.Rig, lines *told) {
 	t.Helper()
 	ctx := t.Context()
 	p := r.Clients[0]
-	testenv.Eventually(t, 10*time.Second, "a lease", func() bool { return p.Holding() == 1 })
+	testenv.Eventually(t, slack, "a lease", func() bool { return p.Holding() == 1 })
 	check(t, "pause", p.Pause())
 	// What it wrote before is on its way.
 	before := -1
-	testenv.Eventually(t, 10*time.Second, "silence of a client that is paused", func() bool {
+	testenv.Eventually(t, slack, "silence of a client that is paused", func() bool {
 		now := lines.count(p.ID())
 		quiet := now == before
 		before = now
@@ -195,7 +198,7 @@ func liveAndDie(t *testing.T, r *rig.Rig, lines *told) {
 		return false
 	})
 	check(t, "resume", p.Resume())
-	testenv.Eventually(t, 10*time.Second, "word of a client that was resumed", func() bool { return lines.count(p.ID()) > before })
+	testenv.Eventually(t, slack, "word of a client that was resumed", func() bool { return lines.count(p.ID()) > before })
 
 	check(t, "pause", p.Pause())
 	if err := r.Respawn(ctx, 0); err == nil {
@@ -212,7 +215,7 @@ func liveAndDie(t *testing.T, r *rig.Rig, lines *told) {
 	if q == p || q.ID() != r.Spec.Processes || q.Config.Seed == p.Config.Seed || q.Pid() == 0 {
 		t.Errorf("the new client has number %d, seed %d, process %d", q.ID(), q.Config.Seed, q.Pid())
 	}
-	testenv.Eventually(t, 10*time.Second, "word of the new client", func() bool { return q.Holding() == 1 })
+	testenv.Eventually(t, slack, "word of the new client", func() bool { return q.Holding() == 1 })
 	if lines.count(p.ID()) != count {
 		t.Error("a killed client has written on")
 	}
@@ -242,14 +245,22 @@ func TestClients(t *testing.T) {
 			s := rig.Spec{Lock: "redis", Store: "redis", Volatile: true, Processes: 2}
 			s.Client.Workloads = []string{how}
 			r, _ := build(t, s)
-			short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			err := r.StartClients(short)
+			// Who never comes is not waited for; who does may take his time on a busy machine.
+			short := func(comes bool) context.Context {
+				d := 2 * time.Second
+				if comes {
+					d = slack
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), d)
+				t.Cleanup(cancel)
+				return ctx
+			}
+			err := r.StartClients(short(how != "mute"))
 			if err == nil {
 				if how == "crash" {
-					testenv.Eventually(t, 10*time.Second, "its end", func() bool { return r.Clients[1].Err() != nil })
+					testenv.Eventually(t, slack, "its end", func() bool { return r.Clients[1].Err() != nil })
 				}
-				err = r.StopClients(short)
+				err = r.StopClients(short(how != "late"))
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
@@ -228,7 +227,7 @@ func TestUsersOwn(t *testing.T) {
 // ask runs a statement, and reads its only value into text if that is not nil.
 func ask(t *testing.T, url, sql string, text *string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), slack)
 	defer cancel()
 	c, err := pgx.Connect(ctx, url)
 	check(t, "connect", err)

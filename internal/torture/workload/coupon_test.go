@@ -20,16 +20,13 @@ func TestSoldOut(t *testing.T) {
 	w, _ := workload.Named("coupon")
 	h := &history.History{Began: history.Now(), FinalRead: true, Direct: true}
 	for i, want := range []string{"1000000", "1000000", "60"} {
-		cells, err := w.Seed(t.Context(), a, w.Resources("", i))
-		if err != nil || len(cells) != 1 || cells[0].Value != want {
-			t.Errorf("group %d begins with %v, %v, want %s", i, cells, err, want)
+		cells := seed(t, w, a, w.Resources("", i))
+		if len(cells) != 1 || cells[0].Value != want {
+			t.Errorf("group %d begins with %v, want %s", i, cells, want)
 		}
 	}
 	group := w.Resources("run", 5)
-	var err error
-	if h.Initial, err = w.Seed(t.Context(), a, group); err != nil {
-		t.Fatal(err)
-	}
+	h.Initial = seed(t, w, a, group)
 	b, n := newBook(), 0
 	s := &workload.Seat{
 		Access: a, Process: 1, Options: options, Rand: rand.New(rand.NewPCG(3, 1)), Log: b.log,
@@ -56,6 +53,7 @@ func TestSoldOut(t *testing.T) {
 	if resolved < 3 || left == 0 {
 		t.Errorf("%d attempts were asked again and sold out, %d leases were left", resolved, left)
 	}
+	var err error
 	if h.Final, err = w.Final(t.Context(), a, group); err != nil {
 		t.Fatal(err)
 	}

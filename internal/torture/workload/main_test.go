@@ -3,6 +3,7 @@ package workload_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -95,6 +96,20 @@ func desk(t *testing.T, lock locking.Backend, fence fencing.Fence) (locking.Issu
 	return issuer, locker
 }
 
+// seed seeds a group. The leases are short, and on a busy machine one can be over before it is used: it is taken again then.
+func seed(t *testing.T, w workload.Workload, a workload.Access, resources []string) (cells []history.Cell) {
+	t.Helper()
+	testenv.Eventually(t, time.Minute, "a group is seeded", func() bool {
+		var err error
+		cells, err = w.Seed(t.Context(), a, resources)
+		if err != nil && !errors.Is(err, locking.ErrLost) && !errors.Is(err, fencing.ErrStale) {
+			t.Fatalf("seed: %v", err)
+		}
+		return err == nil
+	})
+	return cells
+}
+
 const (
 	seats  = 6
 	groups = 2
@@ -110,11 +125,7 @@ func work(t *testing.T, name string, a workload.Access, o workload.Options, d ti
 	prefix := testenv.Unique(t, "run")
 	b = newBook()
 	for g := range groups {
-		cells, err := w.Seed(t.Context(), a, w.Resources(prefix, g))
-		if err != nil {
-			t.Fatalf("seed: %v", err)
-		}
-		initial = append(initial, cells...)
+		initial = append(initial, seed(t, w, a, w.Resources(prefix, g))...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -34,9 +34,7 @@ func TestUnclearRelease(t *testing.T) {
 	}
 	w, _ := workload.Named("register")
 	resources := w.Resources(testenv.Unique(t, "run"), 0)
-	if _, err := w.Seed(t.Context(), workload.Access{Locker: seeder, Store: a.Store}, resources); err != nil {
-		t.Fatal(err)
-	}
+	seed(t, w, workload.Access{Locker: seeder, Store: a.Store}, resources)
 	o := options
 	o.Late, o.Odd = 1, 0
 	b := newBook()
@@ -102,9 +100,7 @@ func TestRobbed(t *testing.T) {
 			a := access(t, nil)
 			w, _ := workload.Named("coupon")
 			resources := w.Resources(testenv.Unique(t, "run"), 0)
-			if _, err := w.Seed(t.Context(), a, resources); err != nil {
-				t.Fatal(err)
-			}
+			seed(t, w, a, resources)
 			store, _ := a.Store.(*storage.Store)
 			issuer := a.Issuer
 			a.Store = &robbed{Store: store, rob: func(tok fencing.Token) {

@@ -45,14 +45,9 @@ func TestLostReplies(t *testing.T) {
 			t.Parallel()
 			o := options
 			o.Odd = 0.2
-			b, _, final := work(t, name, access(t, func(s *storage.Store) workload.Store { return lossy{s, 0.3} }), o, 2*time.Second, nil)
+			b, _, final := work(t, name, access(t, func(s *storage.Store) workload.Store { return lossy{s, 0.3} }), o, 2*time.Second, askedAgain)
 			b.answered(t)
-			attempts := map[string][]history.Op{}
-			for _, op := range b.of(history.Commit) {
-				if op.Key != "" && !op.Forged {
-					attempts[op.Key] = append(attempts[op.Key], op)
-				}
-			}
+			attempts := b.attempts()
 			several, replayed, open := 0, 0, 0
 			for key, list := range attempts {
 				if len(list) > 1 {
@@ -91,6 +86,33 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// attempts returns the commits by their keys, but for those that were forged.
+func (b *book) attempts() map[string][]history.Op {
+	m := map[string][]history.Op{}
+	for _, op := range b.of(history.Commit) {
+		if op.Key != "" && !op.Forged {
+			m[op.Key] = append(m[op.Key], op)
+		}
+	}
+	return m
+}
+
+// askedAgain reports whether enough commits were sent several times, and enough of their answers replayed.
+func askedAgain(b *book) bool {
+	several, replayed := 0, 0
+	for _, list := range b.attempts() {
+		if len(list) > 1 {
+			several++
+		}
+		for _, op := range list {
+			if op.Replayed {
+				replayed++
+			}
+		}
+	}
+	return len(b.attempts()) >= 40 && several >= 10 && replayed >= 5
+}
+
 // TestOneCall: where there is a gateway, some coupons are taken by one-call commits, and those whose reply was lost
 // are asked for again.
 func TestOneCall(t *testing.T) {
@@ -115,13 +137,16 @@ func TestOneCall(t *testing.T) {
 		return res, err
 	}
 	b, _, final := work(t, "coupon", a, options, time.Second, func(b *book) bool {
-		once := 0
+		once, replayed := 0, 0
 		for _, op := range b.of(history.Commit) {
 			if op.Once {
 				once++
 			}
+			if op.Once && op.Replayed {
+				replayed++
+			}
 		}
-		return once > 20
+		return once > 20 && replayed > 0
 	})
 	b.answered(t)
 	once, replayed := 0, 0
@@ -137,7 +162,7 @@ func TestOneCall(t *testing.T) {
 			replayed++
 		}
 	}
-	if once < 5 || lost.Load() > 0 && replayed == 0 {
+	if once < 5 || replayed == 0 {
 		t.Errorf("%d one-call commits, %d replies lost, %d replayed", once, lost.Load(), replayed)
 	}
 	receipts, taken := 0, int64(0)
@@ -217,7 +242,7 @@ func TestHungStore(t *testing.T) {
 			began := time.Now()
 			b, _, _ := work(t, name, a, o, 500*time.Millisecond, nil)
 			b.answered(t)
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("it took %v to end", took)
 			}
 			for _, op := range b.ops {
