@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -13,56 +11,27 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencegate/fencegate/internal/readme"
 	"github.com/fencegate/fencegate/internal/testenv"
 )
-
-func blocks(t *testing.T, kinds string) [][]string {
-	t.Helper()
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return regexp.MustCompile("(?ms)^```("+kinds+")\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-}
 
 // TestReadme runs the shell blocks of the README in one shell, and compares what each prints with
 // the block that follows it.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	const end = "--- end of block ---\n"
-	var script strings.Builder
-	var want []string
-	for _, b := range blocks(t, "sh|text") {
-		if b[1] == "sh" {
-			script.WriteString(b[2] + "printf -- '" + strings.TrimSuffix(end, "\n") + "\\n'\n")
-			want = append(want, "")
-			continue
-		}
-		want[len(want)-1] = b[2]
-	}
-	if len(want) != 4 {
-		t.Fatalf("the README has %d shell blocks, want 4", len(want))
-	}
+	sessions := readme.Sessions(t, "README.md", 4)
 	addr := testenv.FreeAddress(t) // not everybody's 8090
-	commands := strings.NewReplacer("127.0.0.1:8090", addr, "--payment-delay", "--listen "+addr+" --payment-delay", "--for 10s", "--for 3s").Replace(script.String())
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1", "TMPDIR="+t.TempDir())
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, out, errs.String())
+	here := strings.NewReplacer("127.0.0.1:8090", addr, "--payment-delay", "--listen "+addr+" --payment-delay", "--for 10s", "--for 3s")
+	scripts := make([]string, len(sessions))
+	for i, s := range sessions {
+		scripts[i] = here.Replace(s.Script)
 	}
-	got := strings.Split(string(out), end)
-	if len(got) != len(want)+1 {
-		t.Fatalf("%d blocks have run, want %d:\n%s", len(got)-1, len(want), out)
-	}
-	last := len(want) - 1
-	got[last], want[last] = uncounted(got[last]), uncounted(want[last])
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("block %d: got\n%s\nwant\n%s", i, got[i], want[i])
+	got := readme.Run(t, "../..", []string{"TMPDIR=" + t.TempDir()}, scripts...)
+	last := len(sessions) - 1
+	got[last], sessions[last].Output = uncounted(got[last]), uncounted(sessions[last].Output)
+	for i, s := range sessions {
+		if got[i] != s.Output {
+			t.Errorf("block %d: got\n%s\nwant\n%s", i, got[i], s.Output)
 		}
 	}
 }
@@ -73,10 +42,7 @@ func uncounted(s string) string { return regexp.MustCompile(`\s*\d+`).ReplaceAll
 // TestPlainUpdate runs the README's statement from many goroutines: it needs no lock.
 func TestPlainUpdate(t *testing.T) {
 	t.Parallel()
-	statements := blocks(t, "sql")
-	if len(statements) != 1 {
-		t.Fatalf("the README has %d blocks of SQL, want 1", len(statements))
-	}
+	statement := readme.Blocks(t, "README.md", 1, "sql")[0]
 	pool, err := pgxpool.New(t.Context(), testenv.SharedPostgres(t).NewDatabase(t))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +59,7 @@ func TestPlainUpdate(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			tag, err := pool.Exec(context.WithoutCancel(t.Context()), statements[0][2], "42")
+			tag, err := pool.Exec(context.WithoutCancel(t.Context()), statement, "42")
 			if err != nil {
 				t.Error(err)
 			}

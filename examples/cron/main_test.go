@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/gateway/client"
+	"github.com/fencegate/fencegate/internal/readme"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/storage"
 )
@@ -359,20 +359,8 @@ func TestNoGateway(t *testing.T) {
 // the block that follows it.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```\n\n```text\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 1 {
-		t.Fatalf("the README has %d shell blocks with their output, want 1", len(blocks))
-	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", blocks[0][1])
-	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "no_proxy=127.0.0.1", "FENCEGATE_LISTEN="+testenv.FreeAddress(t))
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil || string(out) != blocks[0][2] {
-		t.Errorf("%v: got\n%s%s\nwant\n%s", err, out, errs.String(), blocks[0][2])
+	s := readme.Sessions(t, "README.md", 1)[0]
+	if got := readme.Run(t, "../..", []string{"FENCEGATE_LISTEN=" + testenv.FreeAddress(t)}, s.Script)[0]; got != s.Output {
+		t.Errorf("got\n%s\nwant\n%s", got, s.Output)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencegate/fencegate/internal/readme"
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
@@ -25,10 +25,6 @@ const root = "../.."
 // is printed.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := testenv.StartPostgres(t, nil) // of its own: roles belong to the whole server
 	owner := server.NewDatabase(t)
 	schema, err := os.ReadFile("schema.sql")
@@ -43,29 +39,12 @@ func TestReadme(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	blocks := regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 3 {
-		t.Fatalf("the README has %d blocks of sh and text, want 3", len(blocks))
-	}
-	var out string
-	for _, block := range blocks {
-		if block[1] == "text" {
-			if out != block[2] {
-				t.Errorf("got\n%s\nwant\n%s", out, block[2])
-			}
-			continue
+	for _, session := range readme.Sessions(t, "README.md", 2) {
+		script := strings.Replace(session.Script, "go run ./examples/existing-table ", "go run ./examples/existing-table --python "+python(t)+" ", 1)
+		got := readme.Run(t, root, []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "OWNER_URL=" + owner, "SHOP_URL=" + as(t, owner, "shop")}, script)[0]
+		if session.Output != "" && got != session.Output {
+			t.Errorf("got\n%s\nwant\n%s", got, session.Output)
 		}
-		script := strings.Replace(block[2], "go run ./examples/existing-table ", "go run ./examples/existing-table --python "+python(t)+" ", 1)
-		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
-		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "OWNER_URL="+owner, "SHOP_URL="+as(t, owner, "shop"))
-		var errs strings.Builder
-		cmd.Stderr = &errs
-		stdout, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s%v\n%s%s", script, err, stdout, errs.String())
-		}
-		out = string(stdout)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/apikey"
+	"github.com/fencegate/fencegate/internal/readme"
 	"github.com/fencegate/fencegate/locking"
 	"github.com/fencegate/fencegate/locking/memlock"
 	"github.com/fencegate/fencegate/storage"
@@ -74,43 +75,24 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	return string(out)
 }
 
-var block = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$")
-
 // TestReadme runs every shell block of the README in one shell, and compares what each prints with
 // the block that follows it.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const end = "--- end of block ---\n"
-	var script strings.Builder
-	var want []string
-	for _, b := range block.FindAllStringSubmatch(string(page), -1) {
-		if b[1] == "sh" {
-			script.WriteString(b[2] + "printf -- '" + strings.TrimSuffix(end, "\n") + "\\n'\n")
-			want = append(want, "")
-			continue
-		}
-		want[len(want)-1] = b[2]
-	}
-	if len(want) != 9 {
-		t.Fatalf("the README has %d shell blocks, want 9", len(want))
-	}
 	for _, needed := range []string{"curl", "python3", "node"} { // a shell would not say what to do
 		if _, err := exec.LookPath(needed); err != nil {
 			t.Fatalf("%v: make deps installs it", err)
 		}
 	}
-	out := run(t, []string{"FENCEGATE_URL=" + start(t, nil)}, "bash", "-euo", "pipefail", "-c", script.String())
-	got := strings.Split(out, end)
-	if len(got) != len(want)+1 {
-		t.Fatalf("%d blocks have run, want %d:\n%s", len(got)-1, len(want), out)
+	sessions := readme.Sessions(t, "README.md", 9)
+	scripts := make([]string, len(sessions))
+	for i, s := range sessions {
+		scripts[i] = "exec 2>&1\n" + s.Script // nothing may be said beside it
 	}
-	for i := range want {
-		if untimed(got[i]) != untimed(want[i]) {
-			t.Errorf("block %d: got\n%s\nwant\n%s", i, got[i], want[i])
+	got := readme.Run(t, root, []string{"FENCEGATE_URL=" + start(t, nil), "PYTHONDONTWRITEBYTECODE=1"}, scripts...)
+	for i, s := range sessions {
+		if untimed(got[i]) != untimed(s.Output) {
+			t.Errorf("block %d: got\n%s\nwant\n%s", i, got[i], s.Output)
 		}
 	}
 }
