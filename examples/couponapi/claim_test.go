@@ -149,7 +149,7 @@ func TestReturnedMeanwhile(t *testing.T) {
 			close(waiting)
 			standStill(t, resume)
 		})
-		return http.DefaultTransport.RoundTrip(r)
+		return web.Transport.RoundTrip(r)
 	})}
 	desks := w.open(t, 5, 1)
 	first := desks[0].start("/claim", "k")

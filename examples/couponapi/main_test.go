@@ -18,6 +18,9 @@ import (
 	"github.com/fencegate/fencegate/migrations"
 )
 
+// web is not the default client: a test server that is closed in another test closes connections of that one.
+var web = &http.Client{Transport: &http.Transport{}}
+
 // TestMain lets the test binary be the program, for the processes of the load.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
@@ -172,7 +175,7 @@ func request(ctx context.Context, method, url, body string, headers ...string) (
 			req.Host = headers[i+1]
 		}
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := web.Do(req)
 	if err != nil {
 		return answer{}, err
 	}

@@ -20,6 +20,9 @@ import (
 	"github.com/fencegate/fencegate/storage"
 )
 
+// web is not the default client: a test server that is closed in another test closes connections of that one.
+var web = &http.Client{Transport: &http.Transport{}}
+
 const key = "fg_embed.a-key-for-this-test"
 
 // served is a running server.
@@ -92,7 +95,7 @@ func (s *served) ask(t *testing.T, method, path string, status int, body string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := web.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,9 @@ import (
 	"github.com/fencegate/fencegate/fencing/fencehttp"
 )
 
+// base is not the default transport: a test server that is closed in another test closes connections of that one.
+var base = &http.Transport{}
+
 const (
 	grantA = "MFRGGZDFMZTWQ2LKNNWG23TPOB"
 	grantB = "NBSWY3DPEB3W64TMMQQGC3TEEB"
@@ -182,7 +185,7 @@ func TestTransport(t *testing.T) {
 		{"redirect away and back", all, []fencing.Token{coupon}, to(friend.URL, other.URL, friend.URL), []seen{one, {}}, []seen{{}}},
 		{"redirect away and on", all, []fencing.Token{coupon}, to(friend.URL, other.URL+"/a", other.URL+"/b"), []seen{one}, []seen{{}, {}}},
 	} {
-		client := http.Client{Transport: &fencehttp.Transport{Allow: tc.allow}}
+		client := http.Client{Transport: &fencehttp.Transport{Base: base, Allow: tc.allow}}
 		req, err := http.NewRequestWithContext(fencing.NewContext(t.Context(), tc.tokens...), http.MethodPost, tc.url, strings.NewReader("x"))
 		if err != nil {
 			t.Fatal(err)
@@ -214,7 +217,7 @@ func TestTransport(t *testing.T) {
 func TestTransportRefuses(t *testing.T) {
 	t.Parallel()
 	srv, got := listen(t)
-	tr := &fencehttp.Transport{Allow: func(*url.URL) bool { return true }}
+	tr := &fencehttp.Transport{Base: base, Allow: func(*url.URL) bool { return true }}
 	many := make([]fencing.Token, fencehttp.MaxTokens+1)
 	for i := range many {
 		many[i] = fencing.Token{Resource: fmt.Sprint("r", i), Number: 1, Grant: grantA}
@@ -288,7 +291,7 @@ func TestTransportTakesTokensOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				req.Header = http.Header{names[0]: {coupon.Text()}, names[1]: {"coupon:42"}, "X-Other": {"y"}}
-				resp, err := (&http.Client{Transport: &fencehttp.Transport{Allow: tc.allow}}).Do(req)
+				resp, err := (&http.Client{Transport: &fencehttp.Transport{Base: base, Allow: tc.allow}}).Do(req)
 				if err != nil {
 					t.Fatalf("%s: %v", tc.name, err)
 				}
@@ -309,14 +312,14 @@ func TestTransportTakesTokensOut(t *testing.T) {
 	}
 	proxy := httptest.NewServer(fencehttp.Handler(&httputil.ReverseProxy{
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
-		Transport: &fencehttp.Transport{Allow: onlyFriend},
+		Transport: &fencehttp.Transport{Base: base, Allow: onlyFriend},
 	}, nil))
 	t.Cleanup(proxy.Close)
 	req, err := http.NewRequestWithContext(fencing.NewContext(t.Context(), coupon), http.MethodGet, proxy.URL, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := (&fencehttp.Transport{Allow: all}).RoundTrip(req)
+	resp, err := (&fencehttp.Transport{Base: base, Allow: all}).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func TestOtherMethodsAndPaths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultTransport.RoundTrip(req) // which follows no redirect
+		resp, err := web.Transport.RoundTrip(req) // which follows no redirect
 		if err != nil {
 			t.Fatal(err)
 		}

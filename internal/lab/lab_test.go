@@ -14,6 +14,9 @@ import (
 	"github.com/fencegate/fencegate/internal/trace"
 )
 
+// web is not the default client: a test server that is closed in another test closes connections of that one.
+var web = &http.Client{Transport: &http.Transport{}}
+
 // TestTheStreamResumes leaves a stream and comes back.
 func TestTheStreamResumes(t *testing.T) {
 	t.Parallel()
@@ -151,7 +154,7 @@ func TestFlushNeedsAWay(t *testing.T) {
 func TestThePage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, inMemory())
-	resp, err := http.Get(b.url + "/")
+	resp, err := web.Get(b.url + "/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func TestTooManyWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := web.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,6 +212,6 @@ func TestNothingIsLeft(t *testing.T) { //nolint:paralleltest // it looks at all 
 			return status == http.StatusServiceUnavailable
 		})
 	})
-	http.DefaultClient.CloseIdleConnections()
+	web.CloseIdleConnections()
 	goleak.VerifyNone(t, append(testenv.Goroutines(), before)...)
 }

@@ -85,7 +85,7 @@ func (b *bench) exchange(method, path, body string, headers ...string) (int, htt
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := web.Do(r)
 	if err != nil {
 		b.tb.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (g *game) watch(last string, want func(events []trace.Event, kind string) b
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := web.Do(r)
 	if err != nil {
 		g.tb.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (b *bench) post(path, body string) <-chan string {
 			return
 		}
 		r.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := web.Do(r)
 		if err != nil {
 			done <- err.Error()
 			return
@@ -148,7 +148,7 @@ func TestWhoGoesAwayLeavesASession(t *testing.T) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		if resp, err := http.DefaultClient.Do(r); err == nil {
+		if resp, err := web.Do(r); err == nil {
 			_ = resp.Body.Close()
 		}
 	}()

@@ -18,6 +18,9 @@ import (
 	"github.com/fencegate/fencegate/internal/torture/link"
 )
 
+// web is not the default client: a test server that is closed in another test closes connections of that one.
+var web = &http.Client{Transport: &http.Transport{}}
+
 func client(t *testing.T, addr string, db int) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, DB: db, MaxRetries: -1, PoolSize: 1, ReadTimeout: patience})
@@ -117,7 +120,7 @@ func TestRepeatHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Fencing-Token", "34")
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := web.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +132,7 @@ func TestRepeatHTTP(t *testing.T) {
 			return slices.Equal(got, []string{want, want})
 		})
 	}
-	http.DefaultClient.CloseIdleConnections()
+	web.CloseIdleConnections()
 }
 
 // Requests are found however their bytes are cut; what belongs to the connection comes before each repeat, and not by itself.
