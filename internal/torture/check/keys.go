@@ -30,7 +30,7 @@ func (r *run) answers(g *group) {
 			if told != nil && told.Return < op.Call && !touches(r.eras, told.Call, op.Return) {
 				switch {
 				case told.Outcome == applied && op.Outcome == refused:
-					bad("INV6", fmt.Sprintf("%s was applied under the key %s, and %s was refused under it (%s)", told.ID, op.Key, op.ID, op.Reason), told.ID)
+					bad("INV6", refusedText(told.ID, op), told.ID)
 				case told.Outcome == refused && (op.Outcome != refused || op.Reason != told.Reason):
 					bad("INV7", fmt.Sprintf("%s was refused by the data under the key %s (%s), and %s was %s under it %s", told.ID, op.Key, told.Reason, op.ID, op.Outcome, op.Reason), told.ID)
 				case told.Outcome == applied && c.replay(op) && !sameResults(told.Writes, op.Writes):
@@ -42,6 +42,11 @@ func (r *run) answers(g *group) {
 			}
 		}
 	}
+}
+
+// refusedText says that a commit was refused after it had been told applied.
+func refusedText(told string, op *history.Op) string {
+	return fmt.Sprintf("%s was applied under the key %s, and %s was refused under it (%s)", told, op.Key, op.ID, op.Reason)
 }
 
 // decided reports whether an answer under a key is on record under it from then on.

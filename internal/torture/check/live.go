@@ -18,6 +18,7 @@ type Live struct {
 	numbers             map[liveNumber]sight   // who was granted a number
 	holders             map[string]liveHolder  // the last grant of each resource
 	keys                map[[2]string]string   // by group and key: the op that was applied
+	told                map[[2]string]newest   // by group and key: the op that was first told applied
 	bases               map[liveBase]string    // the op that was applied to a version of a record
 	ended               map[grantID]newest     // the op that released a grant
 	newest              map[string]newest      // the highest grant of each resource
@@ -52,6 +53,7 @@ func (l *Live) Add(op history.Op) {
 		l.numbers, l.holders = make(map[liveNumber]sight), make(map[string]liveHolder)
 		l.keys, l.bases, l.ended = make(map[[2]string]string), make(map[liveBase]string), make(map[grantID]newest)
 		l.newest, l.leases = make(map[string]newest), make(map[string][]liveLease)
+		l.told = make(map[[2]string]newest)
 	}
 	if op.Kind == history.Release && !op.Forged {
 		for _, t := range op.Tokens {
@@ -68,6 +70,9 @@ func (l *Live) Add(op history.Op) {
 		return
 	}
 	l.figures.call(&op)
+	if op.Kind == history.Commit && op.Key != "" && !op.Forged && !l.dataLost {
+		l.answer(&op)
+	}
 	if op.Outcome != applied {
 		return
 	}
@@ -156,6 +161,17 @@ func (l *Live) stale(op *history.Op) {
 		if n, ok := l.newest[t.Resource]; ok && n.number > t.Number && n.ret < op.Call {
 			l.violate("INV2", "stale", op, fmt.Sprintf("%s, a %s with number %d of %s, was served although number %d had been granted before it was sent", op.ID, op.Kind, t.Number, t.Resource, n.number), n.op)
 		}
+	}
+}
+
+// answer looks whether a commit was refused after it had been told applied under its key.
+func (l *Live) answer(op *history.Op) {
+	k := [2]string{op.Group, op.Key}
+	switch old, ok := l.told[k]; {
+	case !ok && op.Outcome == applied:
+		l.told[k] = newest{ret: op.Return, op: op.ID}
+	case ok && old.ret < op.Call && behindKey(op):
+		l.violate("INV6", "outcomes", op, refusedText(old.op, op), old.op)
 	}
 }
 

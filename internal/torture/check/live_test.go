@@ -93,6 +93,11 @@ func TestLiveWrong(t *testing.T) {
 		{"stale", "INV2", func(b *book) { b.op("set.3.commit").Tokens = tokens("set", 2) }},
 		{"trust", "INV9", func(b *book) { b.op("set.2.acquire").Return = b.op("set.1.release").Call - 1 }},
 		{"outcomes", "INV7", func(b *book) { b.op("coupon.2.commit").Key = "coupon.1.commit" }},
+		{"outcomes", "INV6", func(b *book) {
+			op := *b.op("coupon.1.commit")
+			op.ID, op.Outcome, op.Reason, op.Writes = "again", "refused", "superseded", nil
+			b.add(op)
+		}},
 		{"linearizable", "INV5", func(b *book) { b.op("register.3.commit").Cells = b.op("register.2.commit").Cells }},
 	} {
 		b := good()
