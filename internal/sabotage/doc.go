@@ -10,7 +10,7 @@
 //	...
 //
 // Instead of tests, or beside them, a patch can name runs of the fault machine, which must find a
-// violation within a minute:
+// violation within a minute; one that does not is made once more, and if it does then, that is said:
 //
 //	# run: --lock redis --store postgres --faults client-pause
 //
