@@ -22,12 +22,12 @@ const liveLeases = 64
 
 // lease keeps a lease, and looks whether it was granted while another was trusted.
 func (l *Live) lease(op *history.Op, t history.Token) {
-	all := append(l.leases[t.Resource], liveLease{Token: t, op: op.ID, ret: op.Return, until: op.Until})
-	all = all[max(0, len(all)-liveLeases):]
-	l.leases[t.Resource] = all
+	b := liveLease{Token: t, op: op.ID, ret: op.Return, until: op.Until}
+	all := l.leases[t.Resource]
 	for _, a := range all {
-		l.trust(op, a, all[len(all)-1])
+		l.trust(op, a, b)
 	}
+	l.leases[t.Resource] = append(all[max(0, len(all)+1-liveLeases):], b)
 }
 
 // unlease notes until when the leases were trusted that are released, and looks whether somebody else was granted one meanwhile.
