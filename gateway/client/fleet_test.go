@@ -415,10 +415,7 @@ func TestFirstIsUsedAgain(t *testing.T) {
 			},
 			"b": func(r *http.Request) reply { asked += "b"; return written(r) },
 		}
-		c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ofTwo(t, network)
 		for i := range 22 { // a call every half second
 			if i == 8 {
 				up = true
@@ -453,10 +450,7 @@ func TestWaitersDoNotLook(t *testing.T) {
 			},
 			"b": func(r *http.Request) reply { asked += "b"; return held(r) },
 		}
-		c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ofTwo(t, network)
 		for _, wait := range []time.Duration{time.Second, time.Second, 0, time.Second} {
 			r := request("coupon:42")
 			r.Wait = wait
@@ -479,14 +473,11 @@ func TestHungReplicaLeavesTime(t *testing.T) {
 			"a": func(r *http.Request) reply { <-r.Context().Done(); return reply{err: r.Context().Err()} },
 			"b": says(http.StatusOK, nil, `{"expires_in":"3s","results":[{"resource":"coupon:42","number":"1"}]}`),
 		}
-		c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ofTwo(t, network)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		err = c.Issuer().Renew(ctx, 3*time.Second, []fencing.Token{token})[0]
+		err := c.Issuer().Renew(ctx, 3*time.Second, []fencing.Token{token})[0]
 		if took := time.Since(start); err != nil || took != 500*time.Millisecond {
 			t.Errorf("got %v after %v, want it renewed after half a second", err, took)
 		}
@@ -502,10 +493,7 @@ func TestHungReplicaIsLeft(t *testing.T) {
 			"a": func(r *http.Request) reply { <-r.Context().Done(); return reply{err: r.Context().Err()} },
 			"b": written,
 		}
-		c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ofTwo(t, network)
 		put := func(want fencing.Outcome) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -532,10 +520,7 @@ func TestDrainingReplicaIsLeft(t *testing.T) {
 		"a": func(r *http.Request) reply { asked += "a"; w := written(r); w.closes = true; return w },
 		"b": func(r *http.Request) reply { asked += "b"; return written(r) },
 	}
-	c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := ofTwo(t, network)
 	for range 3 {
 		if _, err := c.Store().Put(t.Context(), token, "a", nil); err != nil {
 			t.Error(err)
@@ -544,6 +529,16 @@ func TestDrainingReplicaIsLeft(t *testing.T) {
 	if asked != "abb" {
 		t.Errorf("asked %s, want abb", asked)
 	}
+}
+
+// ofTwo is a client of the replicas a and b.
+func ofTwo(t *testing.T, network fakes) *client.Client {
+	t.Helper()
+	c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestLateReplyIsNoReturn: what a replica has answered to a request from before it began to drain does
@@ -564,10 +559,7 @@ func TestLateReplyIsNoReturn(t *testing.T) {
 			},
 			"b": func(r *http.Request) reply { asked += "b"; return written(r) },
 		}
-		c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ofTwo(t, network)
 		put := func() {
 			if _, err := c.Store().Put(t.Context(), token, "a", nil); err != nil {
 				t.Error(err)
@@ -599,10 +591,7 @@ func TestRefusedBodyIsNoDraining(t *testing.T) {
 		},
 		"b": func(r *http.Request) reply { asked += "b"; return written(r) },
 	}
-	c, err := client.New("http://a", &client.Options{Others: []string{"http://b"}, HTTPClient: &http.Client{Transport: network}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := ofTwo(t, network)
 	for range 2 {
 		if _, err := c.Store().Put(t.Context(), token, "a", nil); fencing.OutcomeOf(err) != fencing.Refused {
 			t.Errorf("got %v, want refused", err)

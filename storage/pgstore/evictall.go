@@ -110,10 +110,10 @@ func (b *Backend) evictStep(ctx context.Context, after string) (step []seenMark,
 func (b *Backend) evictLocked(ctx context.Context, t fencing.Token) (changed bool, err error) {
 	// The first must not use up what the others have. The context lasts longer than the wait: only the server's answer
 	// tells for sure that nothing happened, and who was in the way.
-	most, cancel := context.WithTimeout(ctx, b.changeTimeout())
+	ctx, cancel := context.WithTimeout(ctx, b.changeTimeout())
 	defer cancel()
-	_, wait, end := pgtx.Deadline(ctx, b.o.RaiseTimeout, b.changeTimeout())
+	ctx, wait, end := pgtx.Deadline(ctx, b.o.RaiseTimeout, b.changeTimeout())
 	defer end()
-	err = b.changeWithin(most, min(wait, b.o.RaiseTimeout), "evict", t, evictSQL, &changed)
+	err = b.changeWithin(ctx, min(wait, b.o.RaiseTimeout), "evict", t, evictSQL, &changed)
 	return changed, err
 }
