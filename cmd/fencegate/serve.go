@@ -89,12 +89,12 @@ func (c *serveCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	tel, err := telemetry.Start(ctx, programVersion(), log)
+	counted := metrics.New(&metrics.Options{Lock: c.Lock, Store: c.Store, Version: programVersion()})
+	tel, err := telemetry.Start(ctx, programVersion(), log, counted.Gatherer())
 	if err != nil {
 		return usageError{err}
 	}
-	s := &server{flags: c, log: log, cert: cert, telemetry: tel}
-	s.metrics = metrics.New(&metrics.Options{Lock: c.Lock, Store: c.Store, Version: programVersion()})
+	s := &server{flags: c, log: log, cert: cert, telemetry: tel, metrics: counted}
 	err = s.run(ctx, g, std)
 	return errors.Join(err, s.close())
 }

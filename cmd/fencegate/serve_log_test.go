@@ -3,8 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fencegate/fencegate/internal/testenv"
@@ -34,6 +39,36 @@ func TestServeLogsJSON(t *testing.T) {
 	}
 }
 
+// TestServeSendsItsMetrics sends by OTLP what /metrics shows, by the same names.
+func TestServeSendsItsMetrics(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // guards sent
+	var sent []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/v1/metrics" {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, data...)
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(collector.Close)
+	r := startReplicaIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}, "--drain-delay", "0s")
+	r.lock("planted:42", `{}`)
+	r.stop() // sends what is left
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"fencegate_build_info", "fencegate_grants_total", "fencegate_http_requests_total", "fencegate_lock_waiters", "http.server.request.duration"} {
+		if !bytes.Contains(sent, []byte(want)) {
+			t.Errorf("the collector got no %s", want)
+		}
+	}
+	if bytes.Contains(sent, []byte("planted")) {
+		t.Error("the collector got the name of a resource")
+	}
+}
+
 // TestServeTelemetryUsage refuses what is wrong with OpenTelemetry's variables, and tells no value.
 func TestServeTelemetryUsage(t *testing.T) {
 	t.Parallel()
@@ -41,6 +76,7 @@ func TestServeTelemetryUsage(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_HEADERS":  "Authorization: Bearer CANARY",
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://me:CANARY@localhost:port",
 		"OTEL_TRACES_SAMPLER":         "CANARY",
+		"OTEL_METRICS_PRODUCERS":      "CANARY",
 	} {
 		cmd := command(t, "serve", "--store", "memory", "--listen", "127.0.0.1:0")
 		cmd.Env = append(clean(), variable+"="+value)

@@ -74,6 +74,9 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
+// Gatherer is all that is counted, for those who send it by other ways than [Metrics.Handler].
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
 // OnBatch takes the number of commits that a store applied together: pgstore.Options.OnBatch,
 // sqlitestore.Options.OnBatch.
 func (m *Metrics) OnBatch(n int) { m.batches.Observe(float64(n)) }

@@ -23,6 +23,11 @@ func check(getenv func(string) string) error {
 			return fmt.Errorf("%s: want name=value, with commas, special characters in values as %%20 and so on", name)
 		}
 	}
+	for producer := range strings.SplitSeq(getenv("OTEL_METRICS_PRODUCERS"), ",") {
+		if producer != "" && producer != "none" && producer != "prometheus" {
+			return errors.New("OTEL_METRICS_PRODUCERS: want none, prometheus (the default registry of the Go client), or nothing")
+		}
+	}
 	return checkSampler(getenv("OTEL_TRACES_SAMPLER"), getenv("OTEL_TRACES_SAMPLER_ARG"))
 }
 

@@ -30,11 +30,12 @@ func TestWrongValuesAreNotTold(t *testing.T) { //nolint:paralleltest // the envi
 		{"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=%zz" + canary},
 		{"OTEL_EXPORTER_OTLP_METRICS_HEADERS", canary},
 		{"OTEL_TRACES_SAMPLER", canary},
+		{"OTEL_METRICS_PRODUCERS", "none," + canary},
 		{"OTEL_RESOURCE_ATTRIBUTES", canary},
 	} {
 		t.Run(c.name+" "+c.value, func(t *testing.T) {
 			environment(t, c.name, c.value)
-			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), nil)
 			if err == nil {
 				_ = tel.Close(t.Context())
 				t.Fatal("it is not refused")
@@ -49,7 +50,7 @@ func TestWrongValuesAreNotTold(t *testing.T) { //nolint:paralleltest // the envi
 func TestWrongRatio(t *testing.T) { //nolint:paralleltest // the environment
 	for _, ratio := range []string{"1.5", "-1", "NaN", "half"} {
 		environment(t, "OTEL_TRACES_SAMPLER", "traceidratio", "OTEL_TRACES_SAMPLER_ARG", ratio)
-		if _, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_SAMPLER_ARG:") {
+		if _, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_SAMPLER_ARG:") {
 			t.Errorf("the ratio %s: %v", ratio, err)
 		}
 	}
@@ -86,7 +87,7 @@ func TestComplaintsGoToTheLog(t *testing.T) { //nolint:paralleltest // the envir
 		"OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20"+canary, "OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OTEL_METRICS_EXPORTER", "none",
 		"OTEL_TRACES_SAMPLER", "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG", "1")
 	var log growing
-	tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.NewJSONHandler(&log, nil)))
+	tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.NewJSONHandler(&log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

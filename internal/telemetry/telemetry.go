@@ -22,12 +22,15 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
+	prometheusbridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
@@ -47,9 +50,12 @@ type Telemetry struct {
 	propagation propagation.TextMapPropagator
 }
 
-// Start reads the environment. version is the program's; log is told of what goes wrong later. The
-// error says which variable is wrong, and does not repeat its value where that may be a secret.
-func Start(ctx context.Context, version string, log *slog.Logger) (*Telemetry, error) {
+// Start reads the environment. version is the program's; log is told of what goes wrong later;
+// counted is what the program counts for Prometheus (nil: nothing), and is sent beside what
+// [Telemetry.Handler] and the others measure, by the same names, unless OTEL_METRICS_PRODUCERS says
+// otherwise. The error says which variable is wrong, and does not repeat its value where that may
+// be a secret.
+func Start(ctx context.Context, version string, log *slog.Logger, counted prometheus.Gatherer) (*Telemetry, error) {
 	if !wanted(os.Environ()) {
 		return &Telemetry{}, nil
 	}
@@ -65,7 +71,7 @@ func Start(ctx context.Context, version string, log *slog.Logger) (*Telemetry, e
 	if err != nil {
 		return nil, wrong("OTEL_TRACES_EXPORTER, and its OTEL_EXPORTER_ variables", err)
 	}
-	reader, err := autoexport.NewMetricReader(ctx)
+	reader, err := newReader(ctx, counted)
 	if err != nil {
 		return nil, errors.Join(wrong("OTEL_METRICS_EXPORTER, and its OTEL_EXPORTER_ variables", err), spans.Shutdown(ctx))
 	}
@@ -76,6 +82,23 @@ func Start(ctx context.Context, version string, log *slog.Logger) (*Telemetry, e
 		reader = nil
 	}
 	return start(ctx, version, spans, reader, propagators)
+}
+
+// fallback guards what autoexport keeps for the whole program: the producer of the next reader.
+var fallback sync.Mutex
+
+// newReader is what the environment names, for what is measured here and for what is counted.
+func newReader(ctx context.Context, counted prometheus.Gatherer) (sdkmetric.Reader, error) {
+	fallback.Lock()
+	defer fallback.Unlock()
+	if counted == nil {
+		autoexport.WithFallbackMetricProducer(nil)
+	} else {
+		autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) {
+			return prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(counted)), nil
+		})
+	}
+	return autoexport.NewMetricReader(ctx)
 }
 
 func wrong(variables string, err error) error {

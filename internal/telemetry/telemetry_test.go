@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -65,7 +66,7 @@ func TestNothingIsWrappedWithoutVariables(t *testing.T) { //nolint:paralleltest 
 	} {
 		t.Run(name, func(t *testing.T) {
 			environment(t, pairs...)
-			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +97,7 @@ func TestWrongVariables(t *testing.T) { //nolint:paralleltest // the environment
 	} {
 		t.Run(name, func(t *testing.T) {
 			environment(t, name, value)
-			_, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+			_, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), nil)
 			if err == nil || !strings.Contains(err.Error(), name) && name != "OTEL_EXPORTER_OTLP_PROTOCOL" || !strings.Contains(err.Error(), "OTEL_") {
 				t.Errorf("got %v, want an error that names the variable", err)
 			}
@@ -123,7 +124,7 @@ func TestCloseSendsWhatIsLeft(t *testing.T) { //nolint:paralleltest // the envir
 	srv := httptest.NewServer(c)
 	t.Cleanup(srv.Close)
 	environment(t, "OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL, "OTEL_SERVICE_NAME", "shop-gateway", "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=staging")
-	tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+	tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,49 @@ func TestCloseSendsWhatIsLeft(t *testing.T) { //nolint:paralleltest // the envir
 		if bytes.Contains(c.sent[path], []byte(plantedQuery)) {
 			t.Errorf("%s got the query", path)
 		}
+	}
+}
+
+// TestCountedIsSent has what is counted for Prometheus sent by OTLP, by its names and labels.
+func TestCountedIsSent(t *testing.T) { //nolint:paralleltest // the environment
+	counted := prometheus.NewRegistry()
+	grants := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shop_grants_total", Help: "Grants, in all."}, []string{"backend"})
+	waits := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shop_wait_seconds", Help: "Time waited."})
+	counted.MustRegister(grants, waits)
+	for name, c := range map[string]struct { //nolint:paralleltest // the environment
+		gatherer prometheus.Gatherer
+		pairs    []string
+		sent     bool
+	}{
+		"sent":     {counted, nil, true},
+		"unwanted": {counted, []string{"OTEL_METRICS_PRODUCERS", "none"}, false},
+		"nothing":  {nil, nil, false}, // after others in this process
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := &collector{sent: map[string][]byte{}}
+			srv := httptest.NewServer(to)
+			t.Cleanup(srv.Close)
+			environment(t, append(c.pairs, "OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL)...)
+			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), c.gatherer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants.WithLabelValues("memory").Inc() // after the start: it is asked when it is sent
+			waits.Observe(1)
+			serve(t, tel.Handler(inMemory(t)), http.MethodGet, "/v1/locks")
+			if err := tel.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := to.sent["/v1/metrics"]
+			for _, want := range []string{"shop_grants_total", "Grants, in all.", "backend", "memory", "shop_wait_seconds"} {
+				if bytes.Contains(got, []byte(want)) != c.sent {
+					t.Errorf("that %q was sent is not %v", want, c.sent)
+				}
+			}
+			if !bytes.Contains(got, []byte("http.server.request.duration")) {
+				t.Error("what is measured of requests was not sent")
+			}
+		})
 	}
 }
 
