@@ -49,8 +49,8 @@ func (c *combiner) attempt(ctx context.Context, w *crew, begun bool) (again bool
 	switch {
 	case err == nil:
 		return !c.begin(ctx, w, granted.Token, sent.Add(granted.Waited+granted.ExpiresIn))
-	case allLeft:
-		// Who has come since wants an attempt of its own.
+	case allLeft, tooLate(err, sent):
+		// Who has come since, or is still there, wants an attempt of its own.
 	case isHeld && fencing.OutcomeOf(err) == fencing.Refused:
 		if held.Number == 0 {
 			held = cmp.Or(c.holder(ctx, w.resource), held)
@@ -153,8 +153,8 @@ func (c *combiner) done(ctx context.Context, t *turn, refused bool) {
 	}
 }
 
-// expire gives up a turn whose commits the store holds up for longer than holdMost, though their
-// requests have ended. What comes of them the store decides, by the token.
+// expire gives up a turn whose commits the store holds up for longer than holdMost, while they may
+// still be under way. What comes of them the store decides, by the token.
 func (c *combiner) expire(ctx context.Context, t *turn) {
 	c.mu.Lock()
 	open := t.crew.turn == t

@@ -58,7 +58,8 @@
 //     not applied. While the gateway drains, those that wait are sent away, the others finish.
 //   - Whoever was alone finds the lock free when it is answered, and is not in line for it any more,
 //     unless the lock store takes longer than Options.Cleanup to say so. A lock that cannot be given back
-//     does not change the answer; it is evicted, or ends after 10 s, its TTL.
+//     does not change the answer; it is evicted, or ends after 3 s, its TTL, as where a gateway dies.
+//     Until ten seconds after it was taken for a commit it is renewed, however long the store takes.
 //
 // Over a classic store there are none: an outside lock service has the locks.
 //

@@ -171,9 +171,7 @@ func (g *Gateway) several(ctx, waiting context.Context, a alone) (storage.Result
 	k := g.combined.keep(ctx)
 	defer k.stop()
 	for _, resource := range a.resources {
-		granted, err := g.o.Issuer.Grant(waiting, locking.Request{
-			Resource: resource, Label: a.label, TTL: holdTTL, Wait: max(0, time.Until(a.end)),
-		})
+		granted, err := g.grantOne(waiting, a, resource)
 		if err != nil {
 			return storage.Result{}, drained(waiting, notWritten(err))
 		}
@@ -182,6 +180,19 @@ func (g *Gateway) several(ctx, waiting context.Context, a alone) (storage.Result
 	}
 	k.finish(nil)
 	return g.underLocks(ctx, a, held...)
+}
+
+// grantOne takes one of the locks of a commit, again where its grant came too late.
+func (g *Gateway) grantOne(ctx context.Context, a alone, resource string) (locking.Granted, error) {
+	for {
+		asked := time.Now()
+		granted, err := g.o.Issuer.Grant(ctx, locking.Request{
+			Resource: resource, Label: a.label, TTL: holdTTL, Wait: max(0, time.Until(a.end)),
+		})
+		if !tooLate(err, asked) || ctx.Err() != nil {
+			return granted, err
+		}
+	}
 }
 
 // underLocks sends the commit to the store, if its client is still there.

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/fencegate/fencegate/fencing"
+	"github.com/fencegate/fencegate/locking"
 )
 
 // holdTTL is for how long a one-call commit takes a lock; while it needs it for longer, it is
@@ -17,6 +19,13 @@ const keepEvery = holdTTL / 3
 
 // holdMost is for how long a commit that was sent to the store keeps its locks at most.
 const holdMost = 10 * time.Second
+
+// tooLate reports whether a grant that was asked for at a time came to nothing because its hold was over before the store
+// had its token: a fenced transaction of somebody who has stopped can be in a raise's way for longer than that, until the
+// store ends it. Another attempt is worth it then; as each takes a holdTTL, they are few.
+func tooLate(err error, asked time.Time) bool {
+	return errors.Is(err, locking.ErrLost) && time.Since(asked) >= holdTTL
+}
 
 // keeping renews locks while they are needed: for a commit that waits for more of them, or that the
 // store takes its time for.
@@ -64,8 +73,8 @@ func (k *keeping) renew() {
 	switch {
 	case k.ctx.Err() != nil:
 	case k.end.IsZero() || time.Now().Before(k.end):
+		k.timer.Reset(keepEvery) // before, or one that is not answered would be the only one in the hold's time
 		k.renewNow()
-		k.timer.Reset(keepEvery)
 	case k.over != nil:
 		go k.over() // it may stop this
 	}

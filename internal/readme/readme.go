@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Session is a block of commands, and what the page says that they print; empty for nothing.
@@ -59,14 +60,19 @@ func find(t testing.TB, path string) [][]string {
 
 const end = "--- end of session ---\n"
 
+// leftOver is how long what the commands have left in the background may still print, or take to end.
+var leftOver = time.Minute
+
 // Run runs commands in one shell in a directory, and returns what each of them has printed on standard output. The shell
-// stops at the first that fails, and the test with it. env is what the environment has besides, or in another way.
+// stops at the first that fails, and the test with it; so it does if something goes on in the background for a minute after
+// the last. env is what the environment has besides, or in another way.
 func Run(t testing.TB, dir string, env []string, scripts ...string) []string {
 	t.Helper()
 	all := strings.Join(scripts, "\nprintf '%s\\n' '"+strings.TrimSuffix(end, "\n")+"'\n")
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", all)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1")
 	cmd.Env = append(cmd.Env, env...)
+	cmd.WaitDelay = leftOver // else a server that a failure has left behind is waited for without end
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

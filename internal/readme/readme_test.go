@@ -5,14 +5,21 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencegate/fencegate/internal/readme"
 )
 
 const page = "# A page\n\n```sh\necho one\ncd /\n```\n\n```text\none\n```\n\nWords, and `code`.\n\n```sql\nselect 1\n```\n\n" +
 	"```sh\npwd\n```\n\nIt prints:\n\n```text\n/\n```\n\n```text\nno more\n```\n"
+
+func TestMain(m *testing.M) {
+	*readme.LeftOver = time.Second
+	os.Exit(m.Run())
+}
 
 func write(t *testing.T) string {
 	t.Helper()
@@ -66,14 +73,43 @@ func TestFails(t *testing.T) {
 		"exit status 3\nso far\nbecause": func(f *fails) { readme.Run(f, ".", nil, "echo so far; echo because >&2; (exit 3); echo more") },
 		"1 blocks have run, want 2":      func(f *fails) { readme.Run(f, ".", nil, "exit 0", "pwd") },
 	} {
-		f := &fails{TB: t}
-		func() {
-			defer func() {
-				if recover() != f || !strings.Contains(f.why, why) {
-					t.Errorf("got %q, want %q", f.why, why)
-				}
-			}()
-			do(f)
-		}()
+		wantFails(t, why, do)
+	}
+}
+
+func wantFails(t *testing.T, why string, do func(f *fails)) {
+	t.Helper()
+	f := &fails{TB: t}
+	defer func() {
+		if recover() != f || !strings.Contains(f.why, why) {
+			t.Errorf("got %q, want %q", f.why, why)
+		}
+	}()
+	do(f)
+}
+
+// TestBackground: a server that a session has left behind keeps nobody waiting, be it after a failure or in the end.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	for code, why := range map[string]string{"3": "exit status 3\nso far\n", "0": "WaitDelay expired"} {
+		begun := time.Now()
+		pid := filepath.Join(t.TempDir(), "pid")
+		wantFails(t, why, func(f *fails) {
+			readme.Run(f, ".", []string{"PID=" + pid}, "sleep 300 &\necho $! >\"$PID\"\necho so far\nexit "+code)
+		})
+		if took := time.Since(begun); took > 2*time.Minute {
+			t.Errorf("exit %s: it took %v", code, took)
+		}
+		text, err := os.ReadFile(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := os.FindProcess(n); err == nil {
+			_ = p.Kill()
+		}
 	}
 }

@@ -188,12 +188,7 @@ func (p patch) try(ctx context.Context) (caught bool, output string, err error) 
 	}
 	for _, args := range p.runs {
 		var verdict string
-		verdict, output, err = programs.torture(ctx, patience, args)
-		if err == nil && verdict == held {
-			// What is found by chance takes longer where the machine is busy. That is said.
-			verdict, output, err = programs.torture(ctx, patience, args)
-			output = "(in a second minute) " + output
-		}
+		verdict, output, err = search(func() (string, string, error) { return programs.torture(ctx, patience, args) })
 		if err != nil || verdict != violated {
 			return false, output, err
 		}

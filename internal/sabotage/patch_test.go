@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,5 +70,40 @@ func TestVerdicts(t *testing.T) {
 	}
 	if _, err := parse("x", []byte("--- a/m.go\n+++ b/m.go\n")); err == nil {
 		t.Error("a patch without a test: got no error")
+	}
+}
+
+// TestSearch: a run that missed the bug is made once more, which is said; no other is, and none a third time.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		verdict, why string
+		err          error
+	}
+	broken := errors.New("the run could not be made")
+	caught, missed, nothing := outcome{violated, "stale: x", nil}, outcome{held, "", nil}, outcome{void, "no fault", nil}
+	for name, c := range map[string]struct {
+		runs []outcome
+		want outcome
+	}{
+		"at once":           {[]outcome{caught}, caught},
+		"in the second":     {[]outcome{missed, caught}, outcome{violated, "(in a second minute) stale: x", nil}},
+		"never":             {[]outcome{missed, missed}, outcome{held, "(in a second minute) ", nil}},
+		"shows nothing":     {[]outcome{nothing}, nothing},
+		"shows nothing now": {[]outcome{missed, nothing}, outcome{void, "(in a second minute) no fault", nil}},
+		"no run":            {[]outcome{{held, "why", broken}}, outcome{held, "why", broken}},
+		"no second run":     {[]outcome{missed, {"", "why", broken}}, outcome{"", "(in a second minute) why", broken}},
+	} {
+		made := 0
+		verdict, why, err := search(func() (string, string, error) {
+			if made++; made > len(c.runs) {
+				return held, "one too many", nil
+			}
+			o := c.runs[made-1]
+			return o.verdict, o.why, o.err
+		})
+		if got := (outcome{verdict, why, err}); got != c.want || made != len(c.runs) {
+			t.Errorf("%s: got %v after %d runs, want %v after %d", name, got, made, c.want, len(c.runs))
+		}
 	}
 }

@@ -118,8 +118,8 @@ func TestEvictAllIsStuck(t *testing.T) {
 		}
 	}
 	n, err := b.EvictAll(t.Context(), nil)
-	if n != 1 || err == nil || !strings.Contains(err.Error(), name) || errors.Is(err, fencing.ErrFailed) {
-		t.Errorf("got %d, %v, want the other one, and an error that names the transaction", n, err)
+	if n != 1 || err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "waited 1s,") || errors.Is(err, fencing.ErrFailed) {
+		t.Errorf("got %d, %v, want the other one, and an error that names the transaction, after RaiseTimeout", n, err)
 	}
 	wantOutcome(t, err, fencing.Unknown)
 	if m, err := b.Mark(t.Context(), "c"); err != nil || !m.Retired {

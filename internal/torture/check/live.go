@@ -121,7 +121,7 @@ func (l *Live) Figures() Figures { return l.figures }
 func (l *Live) Violations() []Violation { return slices.Clone(l.violations) }
 
 func (l *Live) violate(invariant, check string, op *history.Op, text string, ops ...string) {
-	l.violations = append(l.violations, Violation{Invariant: invariant, Check: check, Group: op.Group, Text: text, Ops: append(ops, op.ID)})
+	l.violations = append(l.violations, Violation{Invariant: invariant, Check: check, Group: op.Group, Text: text, Ops: slices.Compact(append(ops, op.ID))})
 }
 
 func (l *Live) grant(op *history.Op, t history.Token) {
