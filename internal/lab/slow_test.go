@@ -192,7 +192,7 @@ func TestASlowCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(l)
-	const deadline = time.Second // the quick commands must be through by then
+	const deadline = 2 * time.Second // the quick commands must be through by then
 	srv.Config.ReadTimeout, srv.Config.WriteTimeout = deadline, deadline
 	srv.Start()
 	t.Cleanup(func() {

@@ -160,7 +160,7 @@ func TestAPauseStopsRenewals(t *testing.T) {
 // TestWhoIsAwakeFindsOut ends A's hold while A is awake: its next renewal is told, once.
 func TestWhoIsAwakeFindsOut(t *testing.T) {
 	t.Parallel()
-	g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: "1500ms"})
+	g := newBench(t, inMemory()).begin(lab.NewSession{Mode: lab.ModeGrant, TTL: "6s"})
 	g.do("A", lab.Acquire)
 	if e := g.do("operator", lab.Expire); e.Actor != "operator" || e.Number != "33" || !strings.Contains(e.Text, "A does not know until its next renewal") {
 		t.Errorf("got %+v", e)
@@ -171,7 +171,7 @@ func TestWhoIsAwakeFindsOut(t *testing.T) {
 		t.Errorf("A still believes in %+v", st.Clients[0].Leases)
 	}
 	at := g.state().NowMS
-	g.until(func() bool { return g.state().NowMS > at+1200 }) // two more renewals would be due
+	g.until(func() bool { return g.state().NowMS > at+4200 }) // two more renewals would be due
 	n := 0
 	for _, e := range g.all() {
 		if isLoss(e) {

@@ -40,11 +40,11 @@ func gathered(t *testing.T, s *redisx.Sender, c *redis.Client, h *trips, script 
 	for range 3 {
 		wg.Go(func() { _, _ = s.Run(t.Context(), incr, call("{same}before", "")) })
 	}
-	testenv.Eventually(t, 10*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
+	testenv.Eventually(t, 30*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
 	replies := make([]redisx.Reply, len(calls))
 	for i, call := range calls {
 		wg.Go(func() { replies[i].Values, replies[i].Err = s.Run(t.Context(), script, call) })
-		testenv.Eventually(t, 10*time.Second, "the call waits", func() bool { return s.Waiting() == i+1 })
+		testenv.Eventually(t, 30*time.Second, "the call waits", func() bool { return s.Waiting() == i+1 })
 	}
 	if err := c.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)

@@ -291,7 +291,7 @@ func TestOutcomes(t *testing.T) {
 	server.Pause()
 	run(fencing.Unknown, "a paused server")
 	server.Resume()
-	testenv.Eventually(t, 10*time.Second, "the server answers", func() bool { return c.Ping(t.Context()).Err() == nil })
+	testenv.Eventually(t, 30*time.Second, "the server answers", func() bool { return c.Ping(t.Context()).Err() == nil })
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

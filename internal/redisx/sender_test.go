@@ -85,7 +85,7 @@ func TestSenderGathers(t *testing.T) {
 				}
 			})
 		}
-		testenv.Eventually(t, 10*time.Second, "all calls wait", func() bool { return h.n.Load() == 3 && s.Waiting() == calls-3 })
+		testenv.Eventually(t, 30*time.Second, "all calls wait", func() bool { return h.n.Load() == 3 && s.Waiting() == calls-3 })
 		h.gate.Unlock()
 		wg.Wait()
 		// 3 by themselves, then 128 + 128 + 41; twice where the script is unknown.
@@ -139,14 +139,14 @@ func TestSenderContexts(t *testing.T) {
 	for range 3 {
 		wg.Go(func() { _, _ = s.Run(t.Context(), incr, call(key, "")) })
 	}
-	testenv.Eventually(t, 10*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
+	testenv.Eventually(t, 30*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.Run(ctx, incr, call(key, ""))
 		result <- err
 	}()
-	testenv.Eventually(t, 10*time.Second, "one waits", func() bool { return s.Waiting() == 1 })
+	testenv.Eventually(t, 30*time.Second, "one waits", func() bool { return s.Waiting() == 1 })
 	cancel()
 	if err := <-result; fencing.OutcomeOf(err) != fencing.Failed || !errors.Is(err, context.Canceled) {
 		t.Errorf("not sent: got %v, want failed", err)
@@ -160,7 +160,7 @@ func TestSenderContexts(t *testing.T) {
 			result <- err
 		}()
 	}
-	testenv.Eventually(t, 10*time.Second, "two more wait", func() bool { return s.Waiting() == 2 })
+	testenv.Eventually(t, 30*time.Second, "two more wait", func() bool { return s.Waiting() == 2 })
 	h.gate.Unlock()
 	wg.Wait()
 	for range 2 {
@@ -189,10 +189,10 @@ func TestSenderPassesWhatHangs(t *testing.T) {
 			}
 		})
 	}
-	testenv.Eventually(t, 10*time.Second, "all calls are under way", func() bool { return h.n.Load() > 3 && s.Waiting() == 0 })
+	testenv.Eventually(t, 30*time.Second, "all calls are under way", func() bool { return h.n.Load() > 3 && s.Waiting() == 0 })
 	h.gate.Unlock()
 	wg.Wait()
-	testenv.Eventually(t, 10*time.Second, "no round trip is counted", func() bool { return s.Trips() == 0 })
+	testenv.Eventually(t, 30*time.Second, "no round trip is counted", func() bool { return s.Trips() == 0 })
 }
 
 // TestSenderLosesReplies: a pipeline that is cut off leaves every outcome unknown, and the
@@ -220,7 +220,7 @@ func TestSenderLosesReplies(t *testing.T) {
 		}
 	}
 	server.Resume()
-	testenv.Eventually(t, 10*time.Second, "the round trips are over", func() bool { return s.Trips() == 0 })
+	testenv.Eventually(t, 30*time.Second, "the round trips are over", func() bool { return s.Trips() == 0 })
 	if _, err := s.Run(t.Context(), incr, call("after", "")); err != nil {
 		t.Errorf("after the pause: %v", err)
 	}
@@ -239,7 +239,7 @@ func TestSenderSentAndLeft(t *testing.T) {
 	for range 3 {
 		wg.Go(func() { _, _ = s.Run(t.Context(), incr, call(key, "")) })
 	}
-	testenv.Eventually(t, 10*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
+	testenv.Eventually(t, 30*time.Second, "three are under way", func() bool { return h.n.Load() == 3 })
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	long, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -254,11 +254,11 @@ func TestSenderSentAndLeft(t *testing.T) {
 	}
 	wrote, read := run(ctx, incr), run(ctx, get)
 	stayed := []<-chan error{run(t.Context(), incr), run(long, incr)}
-	testenv.Eventually(t, 10*time.Second, "four more wait", func() bool { return s.Waiting() == 4 })
+	testenv.Eventually(t, 30*time.Second, "four more wait", func() bool { return s.Waiting() == 4 })
 	server.Pause()
 	h.gate.Unlock()
 	s.Next()
-	testenv.Eventually(t, 10*time.Second, "all are sent", func() bool { return s.Waiting() == 0 })
+	testenv.Eventually(t, 30*time.Second, "all are sent", func() bool { return s.Waiting() == 0 })
 	leave()
 	if err := <-wrote; fencing.OutcomeOf(err) != fencing.Unknown || !errors.Is(err, context.Canceled) {
 		t.Errorf("a script that writes: got %v, want unknown", err)

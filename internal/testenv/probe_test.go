@@ -44,7 +44,7 @@ func record(t *testing.T, f func(testing.TB)) *recorder {
 func TestEventually(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	testenv.Eventually(t, 10*time.Second, "the third call", func() bool { calls++; return calls == 3 })
+	testenv.Eventually(t, 30*time.Second, "the third call", func() bool { calls++; return calls == 3 })
 	if calls != 3 {
 		t.Errorf("got %d calls, want 3", calls)
 	}

@@ -172,7 +172,7 @@ func TestExpiryIsJudgedAfterTheLock(t *testing.T) {
 		was, err := b.Release(t.Context(), tok)
 		freed <- was || err != nil
 	}()
-	testenv.Eventually(t, 10*time.Second, "the release waits", func() bool {
+	testenv.Eventually(t, 30*time.Second, "the release waits", func() bool {
 		var n int
 		_ = owner.QueryRow(t.Context(), "select count(distinct pid) from pg_locks where not granted and pid in (select pid from pg_stat_activity where datname = current_database())").Scan(&n)
 		return n > 0
@@ -190,7 +190,7 @@ func TestExpiryIsJudgedAfterTheLock(t *testing.T) {
 		was, err := b.Release(t.Context(), tok)
 		freed <- was || err != nil
 	}()
-	testenv.Eventually(t, 10*time.Second, "the hold expires", func() bool {
+	testenv.Eventually(t, 30*time.Second, "the hold expires", func() bool {
 		st, err := b.Status(t.Context(), r.Resource)
 		return err == nil && !st.Held
 	})
@@ -337,7 +337,7 @@ func TestNumbersSurviveKill(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // let it work
 		server.Kill()
 		server.Restart()
-		testenv.Eventually(t, 10*time.Second, "the server answers", func() bool {
+		testenv.Eventually(t, 30*time.Second, "the server answers", func() bool {
 			_, err := b.Status(t.Context(), r.Resource)
 			return err == nil
 		})
@@ -348,7 +348,7 @@ func TestNumbersSurviveKill(t *testing.T) {
 	tok := acquire(t, b, other).Token
 	server.Kill()
 	server.Restart()
-	testenv.Eventually(t, 10*time.Second, "the hold is renewed", func() bool {
+	testenv.Eventually(t, 30*time.Second, "the hold is renewed", func() bool {
 		return b.Renew(t.Context(), time.Minute, []fencing.Token{tok})[0] == nil
 	})
 }

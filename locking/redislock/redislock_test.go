@@ -225,14 +225,14 @@ func TestOutcomes(t *testing.T) {
 	check("the context has ended", ended, reads, fencing.Failed)
 
 	server.Pause()
-	short, cancel := context.WithTimeout(t.Context(), time.Second) // it is sent by then
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it is sent by then
 	defer cancel()
 	// Of what was sent before the deadline nobody knows.
 	if _, err := b.TryAcquire(short, request("late")); fencing.OutcomeOf(err) != fencing.Unknown {
 		t.Errorf("a paused server: got %v, want unknown", err)
 	}
 	server.Resume()
-	testenv.Eventually(t, 10*time.Second, "the lost call took the lock", func() bool {
+	testenv.Eventually(t, 30*time.Second, "the lost call took the lock", func() bool {
 		st, err := b.Status(t.Context(), "late")
 		return err == nil && st.Held
 	})

@@ -83,7 +83,7 @@ func TestUnfitNodesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.servers[1].RestartEmpty()
-	testenv.Eventually(t, 10*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[1].State == quarantine })
+	testenv.Eventually(t, 30*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[1].State == quarantine })
 	refused("Admit", func() error { return b.Admit(t.Context(), 1, nil) })
 	wantState(t, b, ok, quarantine, ok)
 	if err := b.Admit(t.Context(), 1, nil); err != nil {
@@ -117,14 +117,14 @@ func TestProcessesThatDisagree(t *testing.T) {
 // what the nodes have, after the longest TTL. Only one of them knows the highest number.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	const maxTTL = 3 * time.Second // of which the grant takes a NodeTimeout or two
+	const maxTTL = 6 * time.Second // of which the grant takes a NodeTimeout or two
 	c := start(t, 3, &testenv.RedisOptions{AppendOnly: true})
 	o := redlock.Options{NodeTimeout: patient, MaxTTL: maxTTL}
 	b := c.ready(t, o)
 	r := request("r")
 	r.TTL, r.Floor = maxTTL, 41
 	c.servers[2].Pause()
-	fast := c.backend(t, redlock.Options{NodeTimeout: 500 * time.Millisecond, MaxTTL: maxTTL})
+	fast := c.backend(t, redlock.Options{NodeTimeout: 1500 * time.Millisecond, MaxTTL: maxTTL})
 	must(t, fast, r)
 	c.servers[2].Resume()
 	c.servers[0].Restart()
@@ -172,14 +172,14 @@ func TestAdmitClearsOldLocks(t *testing.T) {
 	b := c.ready(t, redlock.Options{NodeTimeout: patient, MaxTTL: maxTTL})
 	d := connect(c.servers[0])
 	defer d.Close()
-	testenv.Eventually(t, 10*time.Second, "a hold is there for long enough to be prolonged on a node", func() bool {
+	testenv.Eventually(t, 30*time.Second, "a hold is there for long enough to be prolonged on a node", func() bool {
 		r := request("r")
 		r.TTL = maxTTL
 		_, err := b.TryAcquire(t.Context(), r)
 		return err == nil && d.PExpire(t.Context(), lock("r"), time.Hour).Val()
 	})
 	c.servers[0].Restart()
-	testenv.Eventually(t, 10*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[0].State == quarantine })
+	testenv.Eventually(t, 30*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[0].State == quarantine })
 	if n := d.Exists(t.Context(), lock("r")).Val(); n != 1 {
 		t.Fatalf("the node has %d locks, want one", n)
 	}
@@ -197,7 +197,7 @@ func TestInterruptedAdmit(t *testing.T) {
 	c := start(t, 3, nil)
 	b := c.ready(t, redlock.Options{NodeTimeout: patient})
 	c.servers[0].RestartEmpty()
-	testenv.Eventually(t, 10*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[0].State == quarantine })
+	testenv.Eventually(t, 30*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[0].State == quarantine })
 	ctx, cancel := context.WithCancel(t.Context())
 	var left time.Duration
 	err := b.Admit(ctx, 0, &redlock.AdmitOptions{Progress: func(p redlock.Progress) { left = p.Left; cancel() }})
@@ -216,7 +216,7 @@ func TestInspectAndWarnings(t *testing.T) {
 	release(t, b, must(t, b, request("s")).Token)
 	c.servers[1].RestartEmpty()
 	c.config(t, 2, "maxmemory-policy", "allkeys-random")
-	testenv.Eventually(t, 10*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[1].State == quarantine })
+	testenv.Eventually(t, 30*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[1].State == quarantine })
 	list, err := b.Warnings(t.Context())
 	if text := strings.Join(list, "\n"); err != nil || len(list) != 3 ||
 		!strings.Contains(text, "even number") || !strings.Contains(text, "in quarantine") || !strings.Contains(text, "allkeys-random") {

@@ -280,7 +280,7 @@ func TestQuarantine(t *testing.T) {
 	}
 
 	c.servers[0].RestartEmpty()
-	testenv.Eventually(t, 10*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[0].State == quarantine })
+	testenv.Eventually(t, 30*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[0].State == quarantine })
 	direct := connect(c.servers[0])
 	t.Cleanup(func() { _ = direct.Close() })
 	next := func() locking.Request {
@@ -337,7 +337,7 @@ func TestRestartIsQuarantineUnlessDurable(t *testing.T) {
 		if durable {
 			want = ok
 		}
-		testenv.Eventually(t, 10*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[1].State != down })
+		testenv.Eventually(t, 30*time.Second, "the node answers", func() bool { return b.Nodes(t.Context())[1].State != down })
 		wantState(t, b, ok, want, ok)
 	}
 	weak := start(t, 3, nil).backend(t, redlock.Options{NodeTimeout: patient, Durable: true})

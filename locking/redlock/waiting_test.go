@@ -40,7 +40,7 @@ func newWaiter(t *testing.T, c *cluster, b *redlock.Backend) *waiter {
 	w := &waiter{T: t, b: b, r: request("r"), woken: make(chan struct{}, 1000)}
 	w.join()
 	w.wake("the beginning of the subscription") // to look for what came before
-	testenv.Eventually(t, 10*time.Second, "the waiter to listen to every node", func() bool { return c.listeners(t) == int64(len(c.servers)) })
+	testenv.Eventually(t, 30*time.Second, "the waiter to listen to every node", func() bool { return c.listeners(t) == int64(len(c.servers)) })
 	for {
 		select {
 		case <-w.woken:
@@ -183,7 +183,7 @@ func TestNoWakeAfterLeave(t *testing.T) {
 			t.Fatal(err)
 		}
 		left.Store(true)
-		testenv.Eventually(t, 10*time.Second, "the release", func() bool {
+		testenv.Eventually(t, 30*time.Second, "the release", func() bool {
 			st, err := b.Status(t.Context(), "r")
 			return err == nil && !st.Held
 		})
@@ -211,7 +211,7 @@ func TestNothingIsLeftOfWaiting(t *testing.T) { //nolint:paralleltest // it look
 		}
 		return n
 	}
-	testenv.Eventually(t, 10*time.Second, "three subscriptions", func() bool { return pubsub() == 3 })
+	testenv.Eventually(t, 30*time.Second, "three subscriptions", func() bool { return pubsub() == 3 })
 	if err := b.Leave(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestForgottenWaiter(t *testing.T) {
 	if _, err := b.Join(t.Context(), request("r"), func() {}); !errors.Is(err, locking.ErrHeld) {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, 10*time.Second, "the waiter to listen", func() bool { return c.listeners(t) == 3 })
+	testenv.Eventually(t, 30*time.Second, "the waiter to listen", func() bool { return c.listeners(t) == 3 })
 	testenv.Eventually(t, locking.PlaceTTL+locking.LookEvery+20*time.Second, "the waiter to be forgotten", func() bool { return c.listeners(t) == 0 })
 }
 

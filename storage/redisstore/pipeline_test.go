@@ -75,7 +75,7 @@ func together(t *testing.T, g *gate, before func(), calls ...func()) {
 	for _, call := range calls {
 		wg.Go(call)
 	}
-	testenv.Eventually(t, 10*time.Second, "round trips are under way", func() bool { return g.trips.Load() >= 3 })
+	testenv.Eventually(t, 30*time.Second, "round trips are under way", func() bool { return g.trips.Load() >= 3 })
 	before()
 	g.Unlock()
 	wg.Wait()
@@ -177,13 +177,13 @@ func TestPipelineOfAServerInTrouble(t *testing.T) {
 				must(t, c.ConfigSet(t.Context(), "lua-time-limit", "1").Err())
 				other := connect(t, server)
 				go func() { _ = other.Eval(context.WithoutCancel(t.Context()), "while true do end", nil).Err() }()
-				testenv.Eventually(t, 10*time.Second, "the server is busy", func() bool {
+				testenv.Eventually(t, 30*time.Second, "the server is busy", func() bool {
 					return redis.HasErrorPrefix(c.Ping(t.Context()).Err(), "BUSY")
 				})
 			},
 			func(t *testing.T, _ *testenv.Redis, c *redis.Client) {
 				must(t, c.ScriptKill(t.Context()).Err())
-				testenv.Eventually(t, 10*time.Second, "the server is idle", func() bool { return c.Ping(t.Context()).Err() == nil })
+				testenv.Eventually(t, 30*time.Second, "the server is idle", func() bool { return c.Ping(t.Context()).Err() == nil })
 			},
 			false,
 		},
@@ -259,7 +259,7 @@ func TestPipelineContexts(t *testing.T) {
 			}
 		}()
 	}
-	testenv.Eventually(t, 10*time.Second, "a pipeline is under way", func() bool { return g.pipelines.Load() > 0 })
+	testenv.Eventually(t, 30*time.Second, "a pipeline is under way", func() bool { return g.pipelines.Load() > 0 })
 	leave()
 	heard, unknown := 0, 0
 	hear := func(err error) {
@@ -272,7 +272,7 @@ func TestPipelineContexts(t *testing.T) {
 			t.Errorf("who left: got %v", err)
 		}
 	}
-	testenv.Eventually(t, 10*time.Second, "one who left does not know", func() bool {
+	testenv.Eventually(t, 30*time.Second, "one who left does not know", func() bool {
 		select {
 		case err := <-left:
 			hear(err)
@@ -291,7 +291,7 @@ func TestPipelineContexts(t *testing.T) {
 	}
 	for i, tok := range toks {
 		rec, err := storage.Record{}, error(nil)
-		testenv.Eventually(t, 10*time.Second, "the commit is there", func() bool {
+		testenv.Eventually(t, 30*time.Second, "the commit is there", func() bool {
 			rec, err = b.Get(t.Context(), tok.Resource, "a")
 			return i%2 == 1 || err == nil
 		})

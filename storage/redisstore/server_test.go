@@ -189,13 +189,13 @@ func TestOutcomes(t *testing.T) {
 	}
 
 	server.Pause()
-	short, cancel := context.WithTimeout(t.Context(), time.Second) // it is sent by then
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it is sent by then
 	defer cancel()
 	if err := put(short, b, tok, "late", "1"); fencing.OutcomeOf(err) != fencing.Unknown {
 		t.Errorf("a paused server: got %v, want unknown", err)
 	}
 	server.Resume()
-	testenv.Eventually(t, 10*time.Second, "the lost commit is there", func() bool {
+	testenv.Eventually(t, 30*time.Second, "the lost commit is there", func() bool {
 		_, err := b.Get(t.Context(), "coupon:42", "late")
 		return err == nil
 	})

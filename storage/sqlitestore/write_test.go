@@ -121,7 +121,7 @@ func TestContextEndsInCommit(t *testing.T) {
 		t.Errorf("got %v, want unknown", err)
 	}
 	close(goOn)
-	testenv.Eventually(t, 10*time.Second, "the commit is there", func() bool {
+	testenv.Eventually(t, 30*time.Second, "the commit is there", func() bool {
 		_, err := b.Get(t.Context(), "a", "k")
 		return err == nil
 	})
@@ -311,7 +311,7 @@ func TestCloseWaits(t *testing.T) {
 	closed := make(chan error, 1)
 	err := b.Update(t.Context(), func(tx *sql.Tx) error {
 		go func() { closed <- b.Close() }()
-		testenv.Eventually(t, 10*time.Second, "closing", func() bool { _, err := b.Mark(t.Context(), "a"); return err != nil })
+		testenv.Eventually(t, 30*time.Second, "closing", func() bool { _, err := b.Mark(t.Context(), "a"); return err != nil })
 		if _, err := sqlitestore.Open(t.Context(), path, nil); !errors.Is(err, sqlitestore.ErrInUse) {
 			t.Errorf("opened while an Update was running: %v", err)
 		}
