@@ -117,7 +117,9 @@ func (c *combiner) enter(ctx context.Context, resource string, m *member) (*turn
 }
 
 func (c *combiner) await(ctx context.Context, w *crew, m *member) (*turn, error) {
-	timer := time.NewTimer(time.Until(m.end))
+	// At least 1 ns: Go 1.26's race detector crashes within testing/synctest where two goroutines select on timers that
+	// are over already.
+	timer := time.NewTimer(max(1, time.Until(m.end)))
 	defer timer.Stop()
 	var last *look
 	heldLooks := 0 // of those since the wait was over, how many in a row found the lock held

@@ -129,8 +129,12 @@ func (k *keeper) awaitRenewal() {
 		s.mu.Unlock()
 		return
 	}
-	patience := time.NewTimer(b.sent + k.locker.o.ReleaseTimeout/4 - s.now())
+	left := b.sent + k.locker.o.ReleaseTimeout/4 - s.now()
 	s.mu.Unlock()
+	if left <= 0 {
+		return
+	}
+	patience := time.NewTimer(left)
 	defer patience.Stop()
 	select {
 	case <-b.done:

@@ -25,7 +25,7 @@ type late struct {
 
 func newLate(t *testing.T) *late {
 	t.Helper()
-	const timeout = time.Second // in which the others answer
+	const timeout = 3 * time.Second // in which the others answer
 	c := start(t, 3, nil)
 	known(t, c.ready(t, redlock.Options{NodeTimeout: patient}))
 	b, proxies := c.proxied(t, redlock.Options{NodeTimeout: timeout})
@@ -64,7 +64,7 @@ func TestNoGhostLock(t *testing.T) {
 		l.third.set(holding("grant"))
 		h := must(t, l.b, l.request)
 		l.third.set(holding())
-		testenv.Eventually(t, 20*time.Second, "the node to be asked again", func() bool { return l.b.Nodes(t.Context())[2].State == ok })
+		testenv.Eventually(t, time.Minute, "the node to be asked again", func() bool { return l.b.Nodes(t.Context())[2].State == ok })
 		release(t, l.b, h.Token)
 		if said := l.third.next("grant").send(); said != "*1 $5 ended" {
 			t.Errorf("the late grant: %s, want it to find the tombstone", said)
@@ -79,7 +79,7 @@ func TestNoGhostLock(t *testing.T) {
 		l.third.set(holding("confirm"))
 		h := must(t, l.b, l.request)
 		release(t, l.b, h.Token)
-		testenv.Eventually(t, 20*time.Second, "what is owed to be paid", func() bool {
+		testenv.Eventually(t, time.Minute, "what is owed to be paid", func() bool {
 			l.b.Nodes(t.Context())
 			return l.left() == 0
 		})
@@ -107,7 +107,7 @@ func TestNoGhostLock(t *testing.T) {
 		}
 		// The others need this node, and have it soon.
 		l.c.servers[0].Kill()
-		other := l.c.backend(t, redlock.Options{NodeTimeout: time.Second})
+		other := l.c.backend(t, redlock.Options{NodeTimeout: 3 * time.Second})
 		began := time.Now()
 		if h, err := acquire(t.Context(), other, request("r")); err != nil || h.Token.Number < 2 {
 			t.Errorf("got %v, %v", h.Token, err)
@@ -122,7 +122,7 @@ func TestNoGhostLock(t *testing.T) {
 // costs one NodeTimeout now and then, and not one a grant.
 func TestDeadNodeDoesNotSlowAGrant(t *testing.T) {
 	t.Parallel()
-	const timeout, rounds = time.Second, 30
+	const timeout, rounds = 3 * time.Second, 30
 	for name, fault := range map[string]func(*testenv.Redis){
 		"killed":  func(r *testenv.Redis) { r.Kill() },
 		"stopped": func(r *testenv.Redis) { r.Pause() },
@@ -147,7 +147,7 @@ func TestDeadNodeDoesNotSlowAGrant(t *testing.T) {
 			}
 			if name == "stopped" {
 				c.servers[1].Resume()
-				testenv.Eventually(t, 20*time.Second, "the node to take part again", func() bool {
+				testenv.Eventually(t, time.Minute, "the node to take part again", func() bool {
 					h := must(t, b, request("r"))
 					defer release(t, b, h.Token)
 					d := connect(c.servers[1])

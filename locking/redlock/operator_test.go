@@ -211,7 +211,7 @@ func TestInterruptedAdmit(t *testing.T) {
 func TestInspectAndWarnings(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4, nil)
-	b := c.ready(t, redlock.Options{NodeTimeout: time.Second})
+	b := c.ready(t, redlock.Options{NodeTimeout: 3 * time.Second})
 	must(t, b, request("r"))
 	release(t, b, must(t, b, request("s")).Token)
 	c.servers[1].RestartEmpty()

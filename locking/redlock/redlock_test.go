@@ -117,7 +117,7 @@ func TestTTLBeyondMaxIsRefused(t *testing.T) {
 // the lock that reaches it late is taken back.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
-	const timeout = 2 * time.Second
+	const timeout = 3 * time.Second
 	c := start(t, 3, nil)
 	b := c.ready(t, redlock.Options{NodeTimeout: timeout})
 	warm := must(t, b, request("r")) // connections are open, scripts are known
@@ -167,7 +167,7 @@ func TestSilentNode(t *testing.T) {
 // TestGivenUpAttemptStaysAway: a grant that arrives after its attempt was taken back does nothing.
 func TestGivenUpAttemptStaysAway(t *testing.T) {
 	t.Parallel()
-	const timeout = time.Second // in which those that are not stopped answer
+	const timeout = 3 * time.Second // in which those that are not stopped answer
 	c := start(t, 3, nil)
 	b := c.ready(t, redlock.Options{NodeTimeout: timeout})
 	release(t, b, must(t, b, request("r")).Token)

@@ -195,7 +195,7 @@ func TestNoWakeAfterLeave(t *testing.T) {
 // connection of the subscription, also where a node is dead or stands still.
 func TestNothingIsLeftOfWaiting(t *testing.T) { //nolint:paralleltest // it looks at the goroutines of the process
 	c := start(t, 5, nil)
-	b := c.ready(t, redlock.Options{NodeTimeout: time.Second})
+	b := c.ready(t, redlock.Options{NodeTimeout: 3 * time.Second})
 	h := must(t, b, request("r"))
 	c.servers[3].Kill()
 	c.servers[4].Pause()
@@ -298,7 +298,7 @@ func TestMaxStall(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
 	known(t, c.ready(t, redlock.Options{NodeTimeout: patient}))
-	o := redlock.Options{NodeTimeout: time.Second} // in which every node grants, or it confirms without it
+	o := redlock.Options{NodeTimeout: 3 * time.Second} // in which every node grants, or it confirms without it
 	dying, proxies := c.proxied(t, o)
 	for _, p := range proxies {
 		p.set(func(kind string) fate {
