@@ -22,7 +22,10 @@ type sitting struct {
 	seat     *workload.Seat
 	workload workload.Workload
 	groups   [][]string
-	applied  bool // something was in this turn; used by the seat's goroutine alone
+
+	// Used by the seat's goroutine alone.
+	applied bool  // something was in this turn
+	order   []int // of the groups that are yet to come, until there is a new one
 }
 
 // seats returns what the seats do; their Access is not set yet.
@@ -67,11 +70,23 @@ func (c *Config) seats(rec *recorder) ([]*sitting, error) {
 	return list, nil
 }
 
+// next is the group of the next turn: all of them in a random order, and then in another one. So each
+// is asked for again soon after a fault. With one drawn out of all each time, the last of them would be
+// left out for many turns by chance, and what is measured as recovery would be that.
+func (s *sitting) next() []string {
+	if len(s.order) == 0 {
+		s.order = s.seat.Rand.Perm(len(s.groups))
+	}
+	g := s.groups[s.order[0]]
+	s.order = s.order[1:]
+	return g
+}
+
 // run takes turns until ctx ends.
 func (s *sitting) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.applied = false
-		s.workload.Turn(ctx, s.seat, s.groups[s.seat.Rand.IntN(len(s.groups))])
+		s.workload.Turn(ctx, s.seat, s.next())
 		if !s.applied {
 			pause(ctx, breath/4+time.Duration(s.seat.Rand.Int64N(int64(breath*3/4))))
 		}
