@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	prometheusbridge "go.opentelemetry.io/contrib/bridges/prometheus"
 
 	"github.com/fencegate/fencegate/fencing"
 	"github.com/fencegate/fencegate/gateway"
@@ -90,7 +91,7 @@ func (c *serveCmd) Run(ctx context.Context, k *kong.Context, std stdio) error {
 		return err
 	}
 	counted := metrics.New(&metrics.Options{Lock: c.Lock, Store: c.Store, Version: programVersion()})
-	tel, err := telemetry.Start(ctx, programVersion(), log, counted.Gatherer())
+	tel, err := telemetry.Start(ctx, programVersion(), log, prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(counted.Gatherer())))
 	if err != nil {
 		return usageError{err}
 	}

@@ -27,10 +27,8 @@ import (
 	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
-	prometheusbridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
@@ -51,11 +49,10 @@ type Telemetry struct {
 }
 
 // Start reads the environment. version is the program's; log is told of what goes wrong later;
-// counted is what the program counts for Prometheus (nil: nothing), and is sent beside what
-// [Telemetry.Handler] and the others measure, by the same names, unless OTEL_METRICS_PRODUCERS says
-// otherwise. The error says which variable is wrong, and does not repeat its value where that may
+// counted is what the program counts by other means (nil: nothing), and is sent beside what
+// [Telemetry.Handler] and the others measure, unless OTEL_METRICS_PRODUCERS says otherwise. The error says which variable is wrong, and does not repeat its value where that may
 // be a secret.
-func Start(ctx context.Context, version string, log *slog.Logger, counted prometheus.Gatherer) (*Telemetry, error) {
+func Start(ctx context.Context, version string, log *slog.Logger, counted sdkmetric.Producer) (*Telemetry, error) {
 	if !wanted(os.Environ()) {
 		return &Telemetry{}, nil
 	}
@@ -88,15 +85,13 @@ func Start(ctx context.Context, version string, log *slog.Logger, counted promet
 var fallback sync.Mutex
 
 // newReader is what the environment names, for what is measured here and for what is counted.
-func newReader(ctx context.Context, counted prometheus.Gatherer) (sdkmetric.Reader, error) {
+func newReader(ctx context.Context, counted sdkmetric.Producer) (sdkmetric.Reader, error) {
 	fallback.Lock()
 	defer fallback.Unlock()
 	if counted == nil {
 		autoexport.WithFallbackMetricProducer(nil)
 	} else {
-		autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) {
-			return prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(counted)), nil
-		})
+		autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) { return counted, nil })
 	}
 	return autoexport.NewMetricReader(ctx)
 }

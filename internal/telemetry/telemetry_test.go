@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	prometheusbridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -153,13 +154,14 @@ func TestCountedIsSent(t *testing.T) { //nolint:paralleltest // the environment
 	grants := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shop_grants_total", Help: "Grants, in all."}, []string{"backend"})
 	waits := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shop_wait_seconds", Help: "Time waited."})
 	counted.MustRegister(grants, waits)
+	bridge := prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(counted))
 	for name, c := range map[string]struct { //nolint:paralleltest // the environment
-		gatherer prometheus.Gatherer
-		pairs    []string
-		sent     bool
+		counted sdkmetric.Producer
+		pairs   []string
+		sent    bool
 	}{
-		"sent":     {counted, nil, true},
-		"unwanted": {counted, []string{"OTEL_METRICS_PRODUCERS", "none"}, false},
+		"sent":     {bridge, nil, true},
+		"unwanted": {bridge, []string{"OTEL_METRICS_PRODUCERS", "none"}, false},
 		"nothing":  {nil, nil, false}, // after others in this process
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +169,7 @@ func TestCountedIsSent(t *testing.T) { //nolint:paralleltest // the environment
 			srv := httptest.NewServer(to)
 			t.Cleanup(srv.Close)
 			environment(t, append(c.pairs, "OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL)...)
-			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), c.gatherer)
+			tel, err := telemetry.Start(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler), c.counted)
 			if err != nil {
 				t.Fatal(err)
 			}
